@@ -35,7 +35,8 @@ from benchmarks.tasks_per_job import (
 )
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.rest.server import ControlPlane, RestServer
+from headrace.rest.cluster_view import ControlPlane
+from headrace.rest.server import RestServer
 
 VERTICES: Final = 1_000
 TASKS: Final = 10_000

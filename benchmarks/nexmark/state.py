@@ -28,7 +28,8 @@ from headrace import StreamExecutionEnvironment
 from headrace.api.client.job_client import JobClient
 from headrace.core.process.process_memory import resident_memory_bytes
 from headrace.functions.sink import DiscardingSink
-from headrace.gateways.job_master import CheckpointInfo, JobDetails
+from headrace.gateways.checkpoint_statistics import CheckpointInfo
+from headrace.gateways.job_master import JobDetails
 from headrace.metrics.names import NUM_RECORDS_IN, NUM_RECORDS_OUT
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 

@@ -29,7 +29,7 @@ from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExec
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.gateways.job_master import CheckpointInfo
+from headrace.gateways.checkpoint_statistics import CheckpointInfo
 
 VALUE_BYTES, BATCH_ROWS, PARALLELISM = 1_000, 1_000, 2
 INTERVALS_MS = {10: 500, 100: 1_000, 1_000: 4_000}

@@ -1,17 +1,23 @@
-"""Figures as people read them: rates, shares, watermarks, sizes, durations."""
+"""Figures as people read them: rates, shares, watermarks, sizes, times, durations, and tables of them."""
 
+from collections.abc import Sequence, Set
 from datetime import UTC, datetime
+from typing import Final
 
 from headrace.core.config import bytes_text
 from headrace.core.elements import MAX_WATERMARK
+from headrace.core.error_text import on_one_line
+
+_CELL_LENGTH_MAX: Final = 60
+WATERMARK_ROUNDING: Final = 1024
+"""Watermarks come as doubles: the largest may come a little smaller or larger."""
 
 
 def watermark_text(watermark_ms: int | None) -> str:
     """Return `2013-03-01 07:15`, `end` after the last one, `-` before the first."""
     if watermark_ms is None:
         return "-"
-    # Metrics are floats: the largest watermark comes back a little smaller or larger.
-    if watermark_ms >= MAX_WATERMARK - 1024:
+    if watermark_ms >= MAX_WATERMARK - WATERMARK_ROUNDING:
         return "end"
     return datetime.fromtimestamp(watermark_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
@@ -33,6 +39,36 @@ def share_text(share: float | None) -> str:
 def shorten(text: str, length: int) -> str:
     """Cut `text` to `length` characters, with an ellipsis where something is missing."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def utc_text(epoch_ms: int) -> str:
+    """Return a time in UTC, to the second; the number itself where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return str(epoch_ms)
+
+
+def table_lines(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Set[int] = frozenset(),
+    *,
+    cut: bool = True,
+) -> list[str]:
+    """Return a table in columns. `right`: columns of numbers; `cut`: long cells lose their end."""
+    shown = [
+        [shorten(on_one_line(cell), _CELL_LENGTH_MAX) if cut else on_one_line(cell) for cell in row]
+        for row in [heads, *rows]
+    ]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in shown
+    ]
 
 
 def duration_text(duration_ms: float) -> str:

@@ -4,6 +4,7 @@
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -74,10 +75,7 @@ EXIT_INTERRUPTED: Final = 130
 
 def report_failure(error: BaseException) -> int:
     """Print `error` to standard error and return the exit code."""
-    first, *rest = describe(error, wants_details=wants_details())
-    click.secho(f"error: {first}", fg="red", bold=True, err=True)
-    for line in rest:
-        click.echo(line, err=True)
+    print_error(describe(error, wants_details=wants_details()))
     if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "pyflink":
         click.echo(
             "the program imports PyFlink: import the same names from headrace instead "
@@ -87,12 +85,20 @@ def report_failure(error: BaseException) -> int:
     return EXIT_FAILED
 
 
+def print_error(lines: Sequence[str]) -> int:
+    """Print the lines of an error to standard error, the first one so that it is seen; return the exit code."""
+    click.secho(f"error: {lines[0]}", fg="red", bold=True, err=True)
+    for line in lines[1:]:
+        click.echo(line, err=True)
+    return EXIT_FAILED
+
+
 def report_usage(error: click.UsageError) -> int:
     """Print what was wrong with the command line first, then how it is used; return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()  # the help itself
         return error.exit_code
-    click.secho(f"error: {error.format_message()}", fg="red", bold=True, err=True)
+    print_error([error.format_message()])
     if error.ctx is not None:
         if isinstance(error, click.NoSuchOption) and "PROGRAM" in error.ctx.get_usage():
             click.echo("options of the program itself come after its name", err=True)

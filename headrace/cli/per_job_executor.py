@@ -18,7 +18,7 @@ from headrace.api.client.job_client import JobClient
 from headrace.api.executors import ATTACHED, TARGET
 from headrace.api.settings.python_files import python_files
 from headrace.cli.daemon.daemon_process import DaemonProcess
-from headrace.cli.daemon.messages import Report, RunJobCluster
+from headrace.cli.daemon.messages import RunJobCluster
 from headrace.client.remote_executor import refuse_dataframes
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings, check_values
@@ -27,7 +27,7 @@ from headrace.core.ids import ClusterDataSetId
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
-from headrace.rest.connections import FoundConnection, read_connection
+from headrace.rest.connections import connection_in
 from headrace.spark.options import MASTER, SLOT_COUNT
 
 _LOG: Final = logging.getLogger(__name__)
@@ -68,7 +68,9 @@ class PerJobExecutor:
         daemon = DaemonProcess(RunJobCluster(Path(sys.argv[0]).stem or "job"), settings)
         report = daemon.report()
         try:
-            cluster = RestClusterClient.of(_connection_of(report), self._settings)
+            cluster = RestClusterClient.of(
+                connection_in(Path(report.connection_file)), self._settings
+            )
             try:
                 client = cluster.submit_job(job_graph)
             except BaseException:
@@ -120,8 +122,3 @@ class PerJobExecutor:
                 if is_attached and cluster.get_job_status(client.get_job_id()).is_terminal_state():
                     cluster.shut_down_cluster()
             cluster.close()
-
-
-def _connection_of(report: Report) -> FoundConnection:
-    file = Path(report.connection_file)
-    return FoundConnection(read_connection(file), str(file), file)

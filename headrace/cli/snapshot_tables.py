@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.table import Table
@@ -13,6 +12,7 @@ from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.checkpoint.retention.inspection import InspectedSnapshot, SnapshotCondition
 from headrace.checkpoint.storage.file_systems import file_name_of
 from headrace.checkpoint.storage.metadata_format import METADATA_NAME
+from headrace.cli.figures import utc_text
 from headrace.core.config import bytes_text
 from headrace.state_processor.verification import DamagedFile, Verification
 
@@ -64,7 +64,7 @@ def facts(snapshot: InspectedSnapshot, metadata: CheckpointMetadata) -> list[tup
         ("condition", _condition(snapshot).plain),
         ("id", str(metadata.checkpoint_id)),
         ("kind", _kind(metadata)),
-        ("time", time_text(metadata.timestamp_ms)),
+        ("time", utc_text(metadata.timestamp_ms)),
         ("job", f"{metadata.job_name} ({metadata.job_id})"),
         ("lineage", f"{metadata.lineage}, epoch {metadata.epoch}"),
         ("state", bytes_text(metadata.size_bytes)),
@@ -88,7 +88,7 @@ def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
         )
         for one in edit.changes
     ]
-    made = f"by {edit.author}, {time_text(edit.timestamp_ms)}: {edit.reason}"
+    made = f"by {edit.author}, {utc_text(edit.timestamp_ms)}: {edit.reason}"
     return [
         ("edited from", edit.parent_uri),
         ("edited", made),
@@ -177,17 +177,12 @@ def snapshot_json(
     return shown
 
 
-def time_text(timestamp_ms: int) -> str:
-    """Return a time in UTC, to the second."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
 def _summary(metadata: CheckpointMetadata | None) -> tuple[str, ...]:
     if metadata is None:
         return ("-",) * 6
     return (
         str(metadata.checkpoint_id),
-        time_text(metadata.timestamp_ms),
+        utc_text(metadata.timestamp_ms),
         _kind(metadata),
         metadata.job_name,
         str(len(metadata.operators)),

@@ -18,7 +18,7 @@ from headrace.checkpoint.retention.inspection import (
 )
 from headrace.checkpoint.storage.file_systems import absolute_uri, is_there
 from headrace.checkpoint.storage.metadata_key import metadata_key
-from headrace.cli.logs import EXIT_FAILED
+from headrace.cli.logs import EXIT_FAILED, print_error
 from headrace.cli.options import json_option, print_json
 from headrace.cli.snapshot_tables import (
     facts,
@@ -124,10 +124,7 @@ def verify(path: str, key_file: str | None, is_json: bool) -> int:
     elif verification.is_sound:
         click.echo(verified_line(snapshot))
     else:
-        first, *others = fault_lines(snapshot, verification.damaged)
-        click.secho(f"error: {first}", fg="red", bold=True, err=True)
-        for line in others:
-            click.echo(line, err=True)
+        print_error(fault_lines(snapshot, verification.damaged))
     return 0 if verification.is_sound else EXIT_FAILED
 
 

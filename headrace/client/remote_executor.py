@@ -25,9 +25,9 @@ from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE, PYTH
 from headrace.rest.connections import (
     FoundConnection,
     address_of,
+    connection_in,
     find_connection,
     find_session,
-    read_connection,
 )
 
 CONNECTION_FILE: Final = ConfigOption(
@@ -167,9 +167,8 @@ def connection_of(settings: Settings) -> FoundConnection:
     """
     file = settings.get_option(CONNECTION_FILE)
     if file:
-        path = Path(file).expanduser()
         try:
-            return FoundConnection(read_connection(path), str(path), path)
+            return connection_in(Path(file).expanduser())
         except FileNotFoundError as error:
             raise ConfigurationError(CONNECTION_FILE.key, file, "there is no such file") from error
     if settings.get_option(TARGET) == _SESSION:

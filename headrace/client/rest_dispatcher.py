@@ -135,7 +135,7 @@ class RestDispatcher(DispatcherGateway):
                     offset = 0
                 await asyncio.sleep(_FIRST_PAUSE_S)
                 continue
-            received = int(self._object("PUT", path, answer)["received"])
+            received = int(self._decoded("PUT", path, answer, dict[str, int])["received"])
             if received >= key.size_bytes:
                 return
             if received <= offset:
@@ -291,7 +291,8 @@ class RestDispatcher(DispatcherGateway):
     async def cluster_settings(self) -> dict[str, str]:
         """Return the settings of the cluster, secrets masked."""
         path = "/jobmanager/config"
-        found: list[dict[str, str]] = self._decoded("GET", path, await self._exchange("GET", path))
+        answer = await self._exchange("GET", path)
+        found = self._decoded("GET", path, answer, list[dict[str, str]])
         return {each["key"]: each["value"] for each in found}
 
     async def _operation(
@@ -349,23 +350,14 @@ class RestDispatcher(DispatcherGateway):
         answer = await self._exchange(
             method, path, content, content_type="application/json", query=query
         )
-        return self._object(method, path, answer)
+        return self._decoded(method, path, answer, dict[str, Any])
 
-    def _object(self, method: str, path: str, answer: bytes) -> dict[str, Any]:
-        found = self._decoded(method, path, answer)
-        if isinstance(found, dict):
-            return found
-        raise self._no_cluster(method, path)
-
-    def _decoded(self, method: str, path: str, answer: bytes) -> Any:
+    def _decoded(self, method: str, path: str, answer: bytes, answer_type: type[T]) -> T:
         try:
-            return json.loads(answer)
-        except (ValueError, RecursionError) as error:
-            raise self._no_cluster(method, path) from error
-
-    def _no_cluster(self, method: str, path: str) -> RestRefusedError:
-        problem = f"the answer is not what was asked for: is {self._rest.address} the REST address of a cluster?"
-        return RestRefusedError(method, path, _OK, [problem])
+            return msgspec.json.decode(answer, type=answer_type)
+        except DECODE_ERRORS as error:
+            problem = f"the answer is not what was asked for: is {self._rest.address} the REST address of a cluster?"
+            raise RestRefusedError(method, path, _OK, [problem]) from error
 
     async def _exchange(
         self,

@@ -42,11 +42,7 @@ from headrace.cluster.resource_manager.driver import ResourceManagerDriver, Work
 from headrace.cluster.resource_manager.options import REPLACEMENT_WINDOW, REPLACEMENTS_MAX
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.shuffle_master import (
-    CreditBasedShuffleMaster,
-    ShuffleMaster,
-    ShuffleMasterContext,
-)
+from headrace.cluster.shuffle_master import ShuffleMasterContext
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock
@@ -109,9 +105,9 @@ class ClusterFailedError(HostError):
 class Cluster:
     """ResourceManager, Dispatcher, BlobServer and LeaderDirectory on one RpcService; made and used on its loop.
 
-    Blobs are kept below `scratch`, or in the system's temporary directory. `shuffle_master` is started by the caller
-    and closed here; without one results stay on their TaskManagers. `log_folder` is where the processes of this host
-    write their logs, if they do.
+    Blobs are kept below `scratch`, or in the system's temporary directory. `secret` and `tls` are for the shuffle
+    master that the settings name, which `start_shuffle_master` starts. `log_folder` is where the processes of this
+    host write their logs, if they do.
 
     Where the ResourceManager fails, another one follows it: TaskManagers and JobMasters find it, and no task notices.
     Where it fails again and again, or another one of the four fails, the cluster fails: jobs end with the cause and
@@ -133,7 +129,8 @@ class Cluster:
         on_shut_down: Callable[[], None],
         run_blocking: BlockingRunner = run_in_thread,
         scratch: Path | None = None,
-        shuffle_master: ShuffleMaster | None = None,
+        secret: bytes = b"",
+        tls: TlsIdentity | None = None,
         on_job_ended: OnJobEnded | None = None,
         log_folder: Path | None = None,
         registry: MetricRegistry | None = None,
@@ -149,8 +146,11 @@ class Cluster:
         self.failure: BaseException | None = None
         """The error that ended the cluster before its owner did, or None."""
         rpc_service.on_fatal_error = self.failed
-        self._registry: Final = registry or MetricRegistry(rpc_service.settings, rpc_service.clock)
-        self._shuffle_master: Final = shuffle_master or CreditBasedShuffleMaster()
+        settings, clock, random = rpc_service.settings, rpc_service.clock, rpc_service.random
+        self._registry: Final = registry or MetricRegistry(settings, clock)
+        self._shuffle_master: Final = load_shuffle_service_factory(settings).create_shuffle_master(
+            ShuffleMasterContext(settings, secret, clock, random, tls, self._shuffle_master_failed)
+        )
         ha = high_availability
         self.blob_server: Final = BlobServer(
             rpc_service, run_blocking, scratch, None if ha is None else ha.job_graph_store
@@ -191,9 +191,9 @@ class Cluster:
             else StoredJobs(
                 ha,
                 blob_server,
-                rpc_service.settings,
-                rpc_service.clock,
-                rpc_service.random,
+                settings,
+                clock,
+                random,
                 run_blocking,
             ),
         )
@@ -203,6 +203,10 @@ class Cluster:
             self.resource_manager_gateway,
             host,
         )
+
+    async def start_shuffle_master(self) -> None:
+        """Start the half of the shuffle service that is here; before `start`. The built-in one needs no start."""
+        await self._shuffle_master.start()
 
     def start(self) -> None:
         """Begin to serve."""
@@ -327,7 +331,7 @@ class Cluster:
         )
         self._start(self.resource_manager)
 
-    def shuffle_master_failed(self, error: BaseException) -> None:
+    def _shuffle_master_failed(self, error: BaseException) -> None:
         """The shuffle master cannot go on: no job can run without it, and the holder of the cluster is to end it."""
         _LOG.critical("the shuffle service of the cluster is gone: %s", error)
         if not self._is_closing and self.failure is None:
@@ -392,6 +396,13 @@ class ClusterHandle:
         self.resource_manager: Final[ResourceManagerGateway] = with_timeout(
             cluster.resource_manager_gateway, NO_TIMEOUT_MS
         )
+
+    async def start(self) -> None:
+        """Begin to serve; on the control thread, once."""
+        await self._cluster.start_shuffle_master()
+        if self._output is not None:
+            self._output.start()
+        self._cluster.start()
 
     @property
     def failure(self) -> BaseException | None:
@@ -541,16 +552,6 @@ class ClusterEntrypoint:
         )
         registry = create_metric_registry(self._settings, self._clock, DRIVER_NAME)
         await rpc_service.start()
-        shuffle_master = load_shuffle_service_factory(self._settings).create_shuffle_master(
-            ShuffleMasterContext(
-                self._settings,
-                self._secret,
-                self._clock,
-                self._random,
-                self._tls,
-                lambda error: cluster.shuffle_master_failed(error),
-            )
-        )
         cluster = Cluster(
             rpc_service,
             self._driver,
@@ -558,7 +559,8 @@ class ClusterEntrypoint:
             worker_name=self._worker_name,
             on_shut_down=lambda: handle.is_shutting_down.set(),
             scratch=self._scratch,
-            shuffle_master=shuffle_master,
+            secret=self._secret,
+            tls=self._tls,
             on_job_ended=self._on_job_ended,
             batch_job_masters=self._batch_job_masters,
             log_folder=self._log_folder,
@@ -569,8 +571,5 @@ class ClusterEntrypoint:
         show = self._show_output
         output = None if show is None else OutputReceiver(rpc_service, run_in_thread, show)
         handle = ClusterHandle(control, rpc_service, cluster, output)
-        await shuffle_master.start()
-        if output is not None:
-            output.start()
-        cluster.start()
+        await handle.start()
         return handle

@@ -17,9 +17,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import Coordi
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.shuffle_master import ShuffleMasterContext
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_runner import (
     LocalTaskManager,
@@ -116,31 +114,20 @@ class MiniCluster:
         clock, random = SystemClock(), system_random()
         network = LoopbackNetwork(clock, random, loop=control.loop, settings=self._settings)
         rpc_service = network.create_service("minicluster")
-        shuffle_master = load_shuffle_service_factory(self._settings).create_shuffle_master(
-            ShuffleMasterContext(
-                self._settings,
-                self._driver.secret,
-                clock,
-                random,
-                None,
-                lambda error: cluster.shuffle_master_failed(error),
-            )
-        )
         cluster = Cluster(
             rpc_service,
             self._driver,
             self._coordinator_factories,
             worker_name=worker_names("mini"),
             on_shut_down=lambda: handle.is_shutting_down.set(),
-            shuffle_master=shuffle_master,
+            secret=self._driver.secret,
             on_job_ended=self._on_job_ended,
             registry=create_metric_registry(self._settings, clock, DRIVER_NAME),
             host="localhost",
         )
         self._driver.open(rpc_service, cluster)
         handle = ClusterHandle(control, rpc_service, cluster)
-        await shuffle_master.start()
-        cluster.start()
+        await handle.start()
         return handle
 
 

@@ -60,7 +60,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
 +- rest.client_errors: RestError
 +- rest.programs.uploaded_programs: UploadRefusedError
-+- rest.history.errors: ArchiveError
++- rest.history.archive_file: DamagedArchiveError
 +- gateways.errors: StackSamplerBusyError, UnknownTaskManagerError
 +- core.process.log_files: LogFileNotFoundError
 +- metrics.reporters.reporter: ReportingError

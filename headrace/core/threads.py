@@ -7,6 +7,7 @@ thread keeps a Spark worker alive. EventLoopThread is one such thread with an ev
 import asyncio
 import concurrent.futures
 import contextlib
+import inspect
 import logging
 import sys
 import threading
@@ -122,6 +123,27 @@ def run_in_thread(name: str, body: Callable[[], T]) -> asyncio.Future[T]:
 
     start_thread(name, run)
     return done
+
+
+async def run_on_loop(
+    call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop, timeout_s: float | None = None
+) -> T:
+    """Return the result of a coroutine that runs on another thread's loop.
+
+    TimeoutError after `timeout_s`; RuntimeError where that loop has ended.
+    """
+    try:
+        answer = asyncio.run_coroutine_threadsafe(call, loop)
+    except RuntimeError:
+        call.close()
+        raise
+    try:
+        # Not `wait_for`, which in Python 3.11 may lose a cancellation that comes together with the answer.
+        async with asyncio.timeout(timeout_s):
+            return await asyncio.wrap_future(answer)
+    finally:
+        if loop.is_closed() and inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
+            call.close()  # The loop has ended before it came to this call.
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

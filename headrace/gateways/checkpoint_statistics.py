@@ -1,6 +1,6 @@
-"""Messages of a job's checkpoint statistics: counts, summary, history, and the details of one checkpoint.
+"""Messages that show people and clients a job's checkpoints: an overview of the newest, and statistics with history.
 
-Source: Flink CheckpointStatsSnapshot, CheckpointStatistics, CheckpointConfigInfo.
+Source: Flink CheckpointStatsSnapshot, CheckpointStatistics, CheckpointingStatistics, CheckpointConfigInfo.
 """
 
 import enum
@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from headrace.checkpoint.handles import CheckpointMetrics
 from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import JobVertexId
 
@@ -155,7 +156,10 @@ class RestoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class CheckpointStatistics(msgspec.Struct, frozen=True):
-    """All of a job's. `history`: newest first. `is_enabled`: whether checkpoints are taken periodically."""
+    """The history of a job's checkpoints with sums over it, as dashboards show it.
+
+    `history`: newest first. `is_enabled`: whether checkpoints are taken periodically.
+    """
 
     is_enabled: bool = False
     counts: CheckpointCounts = CheckpointCounts()
@@ -165,6 +169,70 @@ class CheckpointStatistics(msgspec.Struct, frozen=True):
     latest_failed: CheckpointRecord | None = None
     restored: RestoredCheckpoint | None = None
     history: tuple[CheckpointRecord, ...] = ()
+
+
+class CheckpointInfo(msgspec.Struct, frozen=True):
+    """A checkpoint or savepoint that is complete. `duration_ms`: from its trigger to its publication.
+
+    `size_bytes`: all its state, files of older checkpoints included; `written_bytes`: what was written for it.
+    `uri` is empty where it lies in the driver's memory. `slowest`: each duration as long as in the subtask where it
+    was longest, bytes of all of them; `is_unaligned` where any subtask took it unaligned, `unaligned_count` of them.
+    `metadata_bytes`: size of the file that makes it complete.
+    """
+
+    checkpoint_id: int
+    kind: SnapshotKind
+    timestamp_ms: int
+    duration_ms: int
+    size_bytes: int
+    written_bytes: int
+    uri: str
+    slowest: CheckpointMetrics = CheckpointMetrics()
+    unaligned_count: int = 0
+    metadata_bytes: int = 0
+
+
+class FailedCheckpointInfo(msgspec.Struct, frozen=True):
+    """A checkpoint or savepoint that failed. `reason` is Flink's name for it."""
+
+    checkpoint_id: int
+    kind: SnapshotKind
+    timestamp_ms: int
+    duration_ms: int
+    reason: str
+    text: str
+
+
+class PendingCheckpointInfo(msgspec.Struct, frozen=True):
+    """A checkpoint or savepoint that is under way. `phase`: PREPARING, TRIGGERED, READY or PUBLISHING."""
+
+    checkpoint_id: int
+    kind: SnapshotKind
+    timestamp_ms: int
+    phase: str
+    acknowledged_count: int
+    subtask_count: int
+    waiting_for: tuple[str, ...]
+
+
+class CheckpointOverview(msgspec.Struct, frozen=True):
+    """The newest checkpoints of a job as they stand, as JobDetails and metrics tell of them; no history.
+
+    `pending`: those under way. `uncommitted_ids`: those whose output is not all visible, and `blocking_sinks` why.
+    `paused_because` says why none is begun although one is due. `restored_timestamp_ms`: when the job, or a part of it,
+    last began with one; -1 if never.
+    """
+
+    counts: CheckpointCounts = CheckpointCounts()
+    latest_completed: CheckpointInfo | None = None
+    latest_savepoint: CheckpointInfo | None = None
+    latest_failed: FailedCheckpointInfo | None = None
+    restored_id: int | None = None
+    pending: tuple[PendingCheckpointInfo, ...] = ()
+    uncommitted_ids: tuple[int, ...] = ()
+    blocking_sinks: tuple[str, ...] = ()
+    paused_because: str = ""
+    restored_timestamp_ms: int = -1
 
 
 class CheckpointConfiguration(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """JobMasterGateway: calls to the leader of one job, and their messages. Fenced by JobMasterId.
 
-Some messages show people and clients a job's checkpoints and failures.
+Some messages show people and clients a job's tasks and failures; `checkpoint_statistics` has those of checkpoints.
 
-Source: Flink JobMasterGateway, CheckpointingStatistics, JobExceptionsInfoWithHistory.
+Source: Flink JobMasterGateway, JobExceptionsInfoWithHistory.
 """
 
 import enum
@@ -13,7 +13,6 @@ import msgspec
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -29,8 +28,8 @@ from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
-    CheckpointCounts,
     CheckpointDetails,
+    CheckpointOverview,
     CheckpointStatistics,
 )
 from headrace.gateways.messages import (
@@ -46,69 +45,6 @@ from headrace.gateways.messages import (
     SubtaskState,
 )
 from headrace.graph.job_plan import JobPlan
-
-
-class CheckpointInfo(msgspec.Struct, frozen=True):
-    """A checkpoint or savepoint that is complete. `duration_ms`: from its trigger to its publication.
-
-    `size_bytes`: all its state, files of older checkpoints included; `written_bytes`: what was written for it.
-    `uri` is empty where it lies in the driver's memory. `slowest`: each duration as long as in the subtask where it
-    was longest, bytes of all of them; `is_unaligned` where any subtask took it unaligned, `unaligned_count` of them.
-    `metadata_bytes`: size of the file that makes it complete.
-    """
-
-    checkpoint_id: int
-    kind: SnapshotKind
-    timestamp_ms: int
-    duration_ms: int
-    size_bytes: int
-    written_bytes: int
-    uri: str
-    slowest: CheckpointMetrics = CheckpointMetrics()
-    unaligned_count: int = 0
-    metadata_bytes: int = 0
-
-
-class FailedCheckpointInfo(msgspec.Struct, frozen=True):
-    """One that came to nothing. `reason` is Flink's name for it."""
-
-    checkpoint_id: int
-    kind: SnapshotKind
-    timestamp_ms: int
-    duration_ms: int
-    reason: str
-    text: str
-
-
-class PendingCheckpointInfo(msgspec.Struct, frozen=True):
-    """One that is under way. `phase`: PREPARING, TRIGGERED, READY or PUBLISHING."""
-
-    checkpoint_id: int
-    kind: SnapshotKind
-    timestamp_ms: int
-    phase: str
-    acknowledged_count: int
-    subtask_count: int
-    waiting_for: tuple[str, ...]
-
-
-class CheckpointOverview(msgspec.Struct, frozen=True):
-    """All of a job's. `uncommitted_ids`: those whose output is not all visible, and `blocking_sinks` why.
-
-    `paused_because` says why none is begun although one is due. `restored_timestamp_ms`: when the job, or a part of it,
-    last began with one; -1 if never.
-    """
-
-    counts: CheckpointCounts = CheckpointCounts()
-    latest_completed: CheckpointInfo | None = None
-    latest_savepoint: CheckpointInfo | None = None
-    latest_failed: FailedCheckpointInfo | None = None
-    restored_id: int | None = None
-    pending: tuple[PendingCheckpointInfo, ...] = ()
-    uncommitted_ids: tuple[int, ...] = ()
-    blocking_sinks: tuple[str, ...] = ()
-    paused_because: str = ""
-    restored_timestamp_ms: int = -1
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):

@@ -9,12 +9,8 @@ from typing import Final
 
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.job_master import (
-    CheckpointInfo,
-    CheckpointOverview,
-    DeploymentPhase,
-    JobDetails,
-)
+from headrace.gateways.checkpoint_statistics import CheckpointInfo, CheckpointOverview
+from headrace.gateways.job_master import DeploymentPhase, JobDetails
 from headrace.gateways.resource_manager import ResourceOverview
 from headrace.metrics import cluster_names as names
 from headrace.metrics.groups import MetricSample
@@ -55,7 +51,7 @@ class JobMetrics:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """The facts of a job from which its metrics follow, named as in JobDetails."""
+    """The facts of a job from which its metrics follow, named as in JobDetails, which serves as well."""
 
     status: JobStatus
     status_timestamps_ms: Mapping[str, int]
@@ -65,20 +61,7 @@ class JobFacts:
     deployment_since_ms: int
 
 
-def job_metrics(details: JobDetails, now_ms: int) -> dict[str, float]:
-    """Return the metrics of a job that is described; see `metrics_of_facts`."""
-    facts = JobFacts(
-        details.status,
-        details.status_timestamps_ms,
-        details.checkpoints,
-        details.restart_count,
-        details.deployment_phase,
-        details.deployment_since_ms,
-    )
-    return metrics_of_facts(facts, now_ms)
-
-
-def metrics_of_facts(facts: JobFacts, now_ms: int) -> dict[str, float]:
+def job_metrics(facts: JobFacts | JobDetails, now_ms: int) -> dict[str, float]:
     """Return the metrics of a job; those of its last checkpoint are left out while there is none."""
     status = facts.status
     since_ms = max(0, now_ms - facts.status_timestamps_ms.get(status.name, now_ms))

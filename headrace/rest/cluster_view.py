@@ -5,6 +5,7 @@ Source: Flink ExecutionGraphCache, which serves every handler from one snapshot 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -13,6 +14,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId, JobVertexId, ResourceId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.stack_sampler import StackSamples
+from headrace.core.threads import run_on_loop
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
@@ -45,48 +47,46 @@ _LIST_INTERVAL_MS: Final = 500.0
 """Time for which lists of jobs and TaskManagers are given again: they are short, and clients look for what changed."""
 
 
+@dataclass(frozen=True)
+class ControlPlane:
+    """Parts of a cluster that REST asks, and the loop on which it asks them.
+
+    `metrics_history` tells metrics of a job over time, where somebody keeps them. `blob_server` keeps big payloads of
+    jobs that clients bring. `log_folder` is where the log files of this process lie, if it writes any.
+    """
+
+    dispatcher: DispatcherGateway
+    resource_manager: ResourceManagerGateway
+    loop: asyncio.AbstractEventLoop
+    metrics_history: AskMetricsHistory | None = None
+    blob_server: BlobServerGateway | None = None
+    log_folder: Path | None = None
+
+
 class ClusterView:
-    """Used on the REST thread's loop; `control_loop` is the loop on which the gateways are called."""
+    """Used on the REST thread's loop. `accepts_jobs`: whether clients may bring some, with their payloads."""
 
     def __init__(
-        self,
-        dispatcher: DispatcherGateway,
-        resource_manager: ResourceManagerGateway,
-        control_loop: asyncio.AbstractEventLoop,
-        settings: Settings,
-        clock: Clock,
-        log_folder: Path | None = None,
-        metrics_history: AskMetricsHistory | None = None,
-        *,
-        blob_server: BlobServerGateway | None = None,
-        accepts_jobs: bool = False,
+        self, control: ControlPlane, settings: Settings, clock: Clock, *, accepts_jobs: bool = False
     ) -> None:
-        """`log_folder`: where the log files of this process lie, if it writes any.
-
-        `metrics_history` tells metrics of a job over time, where somebody keeps them. `accepts_jobs`: whether clients
-        may bring some, with their payloads to `blob_server`.
-        """
-        self.blob_server: Final = blob_server
         self.accepts_jobs: Final = accepts_jobs
-        self._metrics_history: Final = metrics_history
-        self.log_folder: Final = log_folder
-        self.dispatcher: Final = dispatcher
-        self.resource_manager: Final = resource_manager
+        self.blob_server: Final = control.blob_server
+        self.log_folder: Final = control.log_folder
+        self.dispatcher: Final = control.dispatcher
+        self.resource_manager: Final = control.resource_manager
+        self._metrics_history: Final = control.metrics_history
+        self._control_loop: Final = control.loop
         self.settings: Final = settings
         self.clock: Final = clock
         self.refresh_interval_ms: Final = settings.duration_ms(WEB_REFRESH_INTERVAL)
-        self._control_loop: Final = control_loop
         self._answers: Final = KeptAnswers(clock)
 
     async def ask(
         self, call: Coroutine[Any, Any, T], timeout_s: float | None = _ASK_TIMEOUT_S
     ) -> T:
         """Await a call of a gateway on the control loop; its answer is not kept. UnavailableError after `timeout_s`."""
-        answer = asyncio.run_coroutine_threadsafe(call, self._control_loop)
         try:
-            # Not `wait_for`, which in Python 3.11 may lose a cancellation that comes together with the answer.
-            async with asyncio.timeout(timeout_s):
-                return await asyncio.wrap_future(answer)
+            return await run_on_loop(call, self._control_loop, timeout_s)
         except TimeoutError as error:
             raise UnavailableError(
                 f"the cluster has not answered within {timeout_s:g} s; ask again"

@@ -173,6 +173,11 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
     return found[0]
 
 
+def connection_in(file: Path) -> FoundConnection:
+    """Return the connection of a file. ConnectionFileError; FileNotFoundError."""
+    return FoundConnection(read_connection(file), str(file), file)
+
+
 def find_named(name: str, notify: Notify) -> FoundConnection:
     """Return the connection of the cluster of this machine that was started under `name`.
 

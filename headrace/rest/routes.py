@@ -38,7 +38,6 @@ from headrace.rest.handlers import (
     jobs,
     messages,
     metrics,
-    metrics_history,
     savepoints,
     state,
     task_managers,
@@ -103,9 +102,21 @@ class RestRoute:
         return self._writer.dump_json(found, by_alias=True)
 
 
-def _message(method: str, path: str, handler: Callable[..., Any], answer: Any) -> RestRoute:
+def _message(path: str, handler: Callable[..., Any], answer: Any, method: str = "GET") -> RestRoute:
     """Return a route for Headrace's own clients."""
     return RestRoute(method, path, handler, answer, is_message=True)
+
+
+def _get(
+    path: str, handler: Callable[..., Any], answer: Any, *, is_archived: bool = False
+) -> RestRoute:
+    """Return a route that tells something of now."""
+    return RestRoute("GET", path, handler, answer, is_archived=is_archived)
+
+
+def _begun(path: str, handler: Callable[..., Any]) -> RestRoute:
+    """Return a route that begins an operation, which is asked for by its trigger id later."""
+    return RestRoute("POST", path, handler, cluster_models.TriggerAnswer, status=202)
 
 
 def _page(
@@ -133,58 +144,42 @@ _PROFILERS: Final = tuple(
 )
 
 _MESSAGES: Final[tuple[RestRoute, ...]] = (
-    _message("POST", "/jobs", messages.take_job, Acknowledge),
-    _message("GET", "/jobs/overview", messages.jobs_message, tuple[JobOverview, ...]),
-    _message("GET", _JOB, messages.job_details_message, JobDetails),
-    _message("GET", f"{_JOB}/execution-result", messages.job_result_message, JobResult),
-    _message("GET", f"{_JOB}/plan", messages.job_plan_message, JobPlan),
-    _message("GET", f"{_JOB}/config", messages.job_configuration_message, JobConfiguration),
-    _message("GET", f"{_JOB}/accumulators", messages.accumulators_message, dict[str, float]),
+    _message("/jobs", messages.take_job, Acknowledge, "POST"),
+    _message("/jobs/overview", messages.jobs_message, tuple[JobOverview, ...]),
+    _message(_JOB, messages.job_details_message, JobDetails),
+    _message(f"{_JOB}/execution-result", messages.job_result_message, JobResult),
+    _message(f"{_JOB}/plan", messages.job_plan_message, JobPlan),
+    _message(f"{_JOB}/config", messages.job_configuration_message, JobConfiguration),
+    _message(f"{_JOB}/accumulators", messages.accumulators_message, dict[str, float]),
+    _message(f"{_JOB}/checkpoints", messages.checkpoint_statistics_message, CheckpointStatistics),
     _message(
-        "GET", f"{_JOB}/checkpoints", messages.checkpoint_statistics_message, CheckpointStatistics
-    ),
-    _message(
-        "GET",
         f"{_JOB}/checkpoints/config",
         messages.checkpoint_configuration_message,
         CheckpointConfiguration,
     ),
     _message(
-        "GET",
         f"{_JOB}/checkpoints/details/{{checkpointid}}",
         messages.checkpoint_details_message,
         CheckpointDetails | None,
     ),
     _message(
-        "GET",
-        f"{_JOB}/checkpoints/latest",
-        messages.latest_checkpoint_message,
-        StoredCheckpoint | None,
+        f"{_JOB}/checkpoints/latest", messages.latest_checkpoint_message, StoredCheckpoint | None
     ),
     _message(
-        "GET",
-        f"{_JOB}/checkpoints/{{triggerid}}",
-        messages.checkpoint_outcome_message,
-        OperationOutcome,
+        f"{_JOB}/checkpoints/{{triggerid}}", messages.checkpoint_outcome_message, OperationOutcome
     ),
     _message(
-        "GET",
-        f"{_JOB}/savepoints/{{triggerid}}",
-        messages.savepoint_outcome_message,
-        OperationOutcome,
+        f"{_JOB}/savepoints/{{triggerid}}", messages.savepoint_outcome_message, OperationOutcome
     ),
+    _message(f"{_JOB}/operators", messages.operators_message, tuple[OperatorDescription, ...]),
     _message(
-        "GET", f"{_JOB}/operators", messages.operators_message, tuple[OperatorDescription, ...]
-    ),
-    _message(
-        "GET",
         f"{_JOB}/operators/{{operatorid}}/collected",
         messages.collected_results_message,
         CollectedResults,
     ),
-    _message("POST", f"{_JOB}/state", messages.read_state, SubtaskState),
-    _message("GET", "/datasets", messages.data_sets_message, tuple[DataSetInfo, ...]),
-    _message("DELETE", "/datasets/{datasetid}", messages.release_message, Acknowledge),
+    _message(f"{_JOB}/state", messages.read_state, SubtaskState, "POST"),
+    _message("/datasets", messages.data_sets_message, tuple[DataSetInfo, ...]),
+    _message("/datasets/{datasetid}", messages.release_message, Acknowledge, "DELETE"),
 )
 """Routes of clients that have the whole of a DispatcherGateway over REST. Each stands before the JSON of its path."""
 
@@ -192,49 +187,40 @@ _MESSAGES: Final[tuple[RestRoute, ...]] = (
 ROUTES: Final[tuple[RestRoute, ...]] = (
     *_MESSAGES,
     # The cluster
-    RestRoute("GET", "/config", cluster.configuration, cluster_models.DashboardConfiguration),
-    RestRoute("GET", "/overview", cluster.overview, cluster_models.ClusterOverview),
+    _get("/config", cluster.configuration, cluster_models.DashboardConfiguration),
+    _get("/overview", cluster.overview, cluster_models.ClusterOverview),
     RestRoute("DELETE", "/cluster", cluster.shut_down, cluster_models.Empty),
     RestRoute("POST", "/session", cluster.sign_in, None),
     RestRoute("DELETE", "/session", cluster.sign_out, None),
-    RestRoute("GET", "/datasets", data_sets.data_sets, cluster_models.DataSetList),
+    _get("/datasets", data_sets.data_sets, cluster_models.DataSetList),
     RestRoute(
         "DELETE", "/datasets/{datasetid}", data_sets.delete_data_set, cluster_models.TriggerAnswer
     ),
-    RestRoute(
-        "GET",
+    _get(
         "/datasets/delete/{triggerid}",
         data_sets.data_set_deletion_status,
         checkpoint_models.SavepointStatus,
     ),
     # The driver
-    RestRoute(
-        "GET", "/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]
-    ),
-    RestRoute(
-        "GET",
-        "/jobmanager/environment",
-        cluster.job_manager_environment,
-        cluster_models.EnvironmentInfo,
+    _get("/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]),
+    _get(
+        "/jobmanager/environment", cluster.job_manager_environment, cluster_models.EnvironmentInfo
     ),
     _page("/jobmanager/metrics", metrics.job_manager_metrics, METRIC_LIST),
-    RestRoute("GET", "/jobmanager/logs", cluster.job_manager_logs, cluster_models.LogFileList),
-    RestRoute("GET", "/jobmanager/logs/{filename}", cluster.job_manager_log_file, None),
-    RestRoute("GET", "/jobmanager/log", cluster.job_manager_log, None),
-    RestRoute("GET", "/jobmanager/stdout", cluster.job_manager_stdout, None),
-    RestRoute(
-        "GET", "/jobmanager/thread-dump", cluster.job_manager_thread_dump, cluster_models.ThreadDump
-    ),
+    _get("/jobmanager/logs", cluster.job_manager_logs, cluster_models.LogFileList),
+    _get("/jobmanager/logs/{filename}", cluster.job_manager_log_file, None),
+    _get("/jobmanager/log", cluster.job_manager_log, None),
+    _get("/jobmanager/stdout", cluster.job_manager_stdout, None),
+    _get("/jobmanager/thread-dump", cluster.job_manager_thread_dump, cluster_models.ThreadDump),
     # Jobs
-    RestRoute("GET", "/jobs", jobs.list_job_ids, job_models.JobIds),
-    RestRoute("GET", "/jobs/overview", jobs.jobs_overview, job_models.JobList, is_archived=True),
+    _get("/jobs", jobs.list_job_ids, job_models.JobIds),
+    _get("/jobs/overview", jobs.jobs_overview, job_models.JobList, is_archived=True),
     _page("/jobs/metrics", metrics.metrics_of_jobs, COMBINED_METRICS),
     _page(_JOB, jobs.job_details, job_models.JobDetailsInfo, of_job=True),
     RestRoute("PATCH", _JOB, jobs.cancel_job, cluster_models.Empty, status=202),
     RestRoute("GET", f"{_JOB}/yarn-cancel", jobs.cancel_job, cluster_models.Empty, status=202),
-    RestRoute("GET", f"{_JOB}/status", jobs.job_status, job_models.JobStatusInfo, is_archived=True),
-    RestRoute(
-        "GET",
+    _get(f"{_JOB}/status", jobs.job_status, job_models.JobStatusInfo, is_archived=True),
+    _get(
         f"{_JOB}/execution-result",
         jobs.job_execution_result,
         job_models.JobExecutionResult,
@@ -247,30 +233,23 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _page(f"{_JOB}/metrics", metrics.metrics_of_job, METRIC_LIST),
     _page(
         f"{_JOB}/metrics-history",
-        metrics_history.job_metrics_history,
+        metrics.job_metrics_history,
         metrics_history_models.MetricsHistoryInfo,
         of_job=True,
     ),
-    RestRoute(
-        "GET",
+    _get(
         f"{_JOB}/jobmanager/config",
         cluster.job_manager_config,
         list[cluster_models.Setting],
         is_archived=True,
     ),
-    RestRoute(
-        "GET",
+    _get(
         f"{_JOB}/jobmanager/environment",
         cluster.job_manager_environment,
         cluster_models.EnvironmentInfo,
         is_archived=True,
     ),
-    RestRoute(
-        "PUT",
-        f"{_JOB}/blobs/{{digest}}",
-        messages.put_blob_chunk,
-        job_models.ReceivedBytes,
-    ),
+    RestRoute("PUT", f"{_JOB}/blobs/{{digest}}", messages.put_blob_chunk, job_models.ReceivedBytes),
     _refused("POST", "/jobs", unsupported.submit_java_graph, 400),
     _refused("PATCH", f"{_JOB}/rescaling", unsupported.rescale, 503),
     _refused("GET", f"{_JOB}/rescaling/{{triggerid}}", unsupported.rescale, 503),
@@ -283,9 +262,8 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         cluster_models.Empty,
         status=202,
     ),
-    RestRoute("GET", f"{_JOB}/jobmanager/log-url", jobs.job_manager_log_url, cluster_models.LogUrl),
-    RestRoute(
-        "GET",
+    _get(f"{_JOB}/jobmanager/log-url", jobs.job_manager_log_url, cluster_models.LogUrl),
+    _get(
         f"{_JOB}/taskmanagers/{{taskmanagerid}}/log-url",
         jobs.task_manager_log_url,
         cluster_models.LogUrl,
@@ -295,18 +273,10 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         for part in ("overview", "summary", "history", "details/{rescaleuuid}", "config")
     ),
     # Applications
-    RestRoute(
-        "GET",
-        "/applications/overview",
-        applications.list_applications,
-        application_models.ApplicationList,
+    _get(
+        "/applications/overview", applications.list_applications, application_models.ApplicationList
     ),
-    RestRoute(
-        "GET",
-        _APPLICATION,
-        applications.application_details,
-        application_models.ApplicationDetails,
-    ),
+    _get(_APPLICATION, applications.application_details, application_models.ApplicationDetails),
     RestRoute(
         "POST",
         f"{_APPLICATION}/cancel",
@@ -314,14 +284,10 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         cluster_models.Empty,
         status=202,
     ),
-    RestRoute(
-        "GET",
-        f"{_APPLICATION}/exceptions",
-        applications.application_exceptions,
-        job_models.JobExceptions,
+    _get(
+        f"{_APPLICATION}/exceptions", applications.application_exceptions, job_models.JobExceptions
     ),
-    RestRoute(
-        "GET",
+    _get(
         f"{_APPLICATION}/jobmanager/config",
         cluster.job_manager_config,
         list[cluster_models.Setting],
@@ -347,12 +313,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         vertex_models.VertexAccumulators,
         of_job=True,
     ),
-    RestRoute(
-        "GET",
-        f"{_VERTEX}/flamegraph",
-        flame_graphs.vertex_flame_graph,
-        vertex_models.FlameGraph,
-    ),
+    _get(f"{_VERTEX}/flamegraph", flame_graphs.vertex_flame_graph, vertex_models.FlameGraph),
     _page(f"{_VERTEX}/subtasks/metrics", metrics.metrics_of_subtasks, COMBINED_METRICS),
     _page(
         f"{_VERTEX}/subtasks/accumulators",
@@ -399,83 +360,40 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         checkpoint_models.VertexCheckpoint,
         of_job=True,
     ),
-    RestRoute(
-        "POST",
-        f"{_JOB}/checkpoints",
-        savepoints.request_checkpoint,
-        cluster_models.TriggerAnswer,
-        status=202,
-    ),
-    RestRoute(
-        "GET",
+    _begun(f"{_JOB}/checkpoints", savepoints.request_checkpoint),
+    _get(
         f"{_JOB}/checkpoints/{{triggerid}}",
         savepoints.checkpoint_status,
         checkpoint_models.CheckpointStatus,
     ),
-    RestRoute(
-        "POST",
-        f"{_JOB}/savepoints",
-        savepoints.trigger_savepoint,
-        cluster_models.TriggerAnswer,
-        status=202,
-    ),
-    RestRoute(
-        "GET",
+    _begun(f"{_JOB}/savepoints", savepoints.trigger_savepoint),
+    _get(
         f"{_JOB}/savepoints/{{triggerid}}",
         savepoints.savepoint_status,
         checkpoint_models.SavepointStatus,
     ),
+    _begun(f"{_JOB}/stop", savepoints.stop_with_savepoint),
     RestRoute(
-        "POST",
-        f"{_JOB}/stop",
-        savepoints.stop_with_savepoint,
-        cluster_models.TriggerAnswer,
-        status=202,
+        "POST", "/savepoint-disposal", savepoints.delete_savepoint, cluster_models.TriggerAnswer
     ),
-    RestRoute(
-        "POST",
-        "/savepoint-disposal",
-        savepoints.delete_savepoint,
-        cluster_models.TriggerAnswer,
-    ),
-    RestRoute(
-        "GET",
+    _get(
         "/savepoint-disposal/{triggerid}",
         savepoints.disposal_status,
         checkpoint_models.SavepointStatus,
     ),
     # State, which is read when it is asked for
-    RestRoute("GET", f"{_JOB}/state", state.job_state, state_models.StateInfo),
-    RestRoute(
-        "GET",
-        f"{_JOB}/state/operators/{{operatorid}}",
-        state.operator_state,
-        state_models.OperatorState,
+    _get(f"{_JOB}/state", state.job_state, state_models.StateInfo),
+    _get(
+        f"{_JOB}/state/operators/{{operatorid}}", state.operator_state, state_models.OperatorState
     ),
-    RestRoute(
-        "GET",
-        f"{_JOB}/state/operators/{{operatorid}}/rows",
-        state.state_rows,
-        state_models.StateRows,
-    ),
-    RestRoute(
-        "POST",
-        f"{_JOB}/state/edits",
-        state.edit_state,
-        cluster_models.TriggerAnswer,
-        status=202,
-    ),
-    RestRoute(
-        "GET",
-        f"{_JOB}/state/edits/{{triggerid}}",
-        state.edit_status,
-        state_models.StateEditStatus,
-    ),
+    _get(f"{_JOB}/state/operators/{{operatorid}}/rows", state.state_rows, state_models.StateRows),
+    _begun(f"{_JOB}/state/edits", state.edit_state),
+    _get(f"{_JOB}/state/edits/{{triggerid}}", state.edit_status, state_models.StateEditStatus),
     # Programs
-    RestRoute("GET", "/jars", jars.list_jars, jar_models.JarList),
+    _get("/jars", jars.list_jars, jar_models.JarList),
     RestRoute("POST", "/jars/upload", jars.upload_jar, jar_models.JarUploaded),
     RestRoute("DELETE", _JAR, jars.delete_jar, cluster_models.Empty),
-    RestRoute("GET", f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlan),
+    _get(f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlan),
     RestRoute("POST", f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlan),
     RestRoute("POST", f"{_JAR}/run", jars.run_jar, jar_models.JarRun),
     RestRoute(
@@ -486,27 +404,17 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         status=202,
     ),
     # TaskManagers
-    RestRoute(
-        "GET",
-        "/taskmanagers",
-        task_managers.list_task_managers,
-        task_manager_models.TaskManagerList,
-    ),
+    _get("/taskmanagers", task_managers.list_task_managers, task_manager_models.TaskManagerList),
     _page("/taskmanagers/metrics", metrics.metrics_of_task_managers, COMBINED_METRICS),
     _page(
         _TASK_MANAGER, task_managers.task_manager_details, task_manager_models.TaskManagerDetails
     ),
     _page(f"{_TASK_MANAGER}/metrics", metrics.task_manager_metrics, METRIC_LIST),
-    RestRoute(
-        "GET", f"{_TASK_MANAGER}/logs", task_managers.task_manager_logs, cluster_models.LogFileList
-    ),
-    RestRoute(
-        "GET", f"{_TASK_MANAGER}/logs/{{filename}}", task_managers.task_manager_log_file, None
-    ),
-    RestRoute("GET", f"{_TASK_MANAGER}/log", task_managers.task_manager_log, None),
-    RestRoute("GET", f"{_TASK_MANAGER}/stdout", task_managers.task_manager_stdout, None),
-    RestRoute(
-        "GET",
+    _get(f"{_TASK_MANAGER}/logs", task_managers.task_manager_logs, cluster_models.LogFileList),
+    _get(f"{_TASK_MANAGER}/logs/{{filename}}", task_managers.task_manager_log_file, None),
+    _get(f"{_TASK_MANAGER}/log", task_managers.task_manager_log, None),
+    _get(f"{_TASK_MANAGER}/stdout", task_managers.task_manager_stdout, None),
+    _get(
         f"{_TASK_MANAGER}/thread-dump",
         task_managers.task_manager_thread_dump,
         cluster_models.ThreadDump,

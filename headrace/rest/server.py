@@ -14,7 +14,6 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from headrace.core.clock import Clock
@@ -24,12 +23,9 @@ from headrace.core.process.process_start import start_ticks
 from headrace.core.randomness import secret_token
 from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
-from headrace.gateways.blob_server import BlobServerGateway
-from headrace.gateways.dispatcher import DispatcherGateway
-from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
 from headrace.rest.client_errors import ConnectionFileError
-from headrace.rest.cluster_view import AskMetricsHistory, ClusterView
+from headrace.rest.cluster_view import ClusterView, ControlPlane
 from headrace.rest.connections import (
     ClusterConnection,
     connections_folder,
@@ -64,21 +60,6 @@ _WITHOUT_FILE: Final = (
     "clients learn the token from a file that the owner of the cluster alone may read; HEADRACE_HOME names another "
     "folder for it, and 'rest.enabled: false' does without"
 )
-
-
-@dataclass(frozen=True)
-class ControlPlane:
-    """Parts of a cluster that the endpoint asks, and the loop on which it asks them.
-
-    `metrics_history` tells metrics of a job over time, where somebody keeps them. `blob_server` keeps big payloads of
-    jobs that clients bring.
-    """
-
-    dispatcher: DispatcherGateway
-    resource_manager: ResourceManagerGateway
-    loop: asyncio.AbstractEventLoop
-    metrics_history: AskMetricsHistory | None = None
-    blob_server: BlobServerGateway | None = None
 
 
 @dataclass(frozen=True)
@@ -230,22 +211,11 @@ class RestServer(HttpServer):
         *,
         name: str,
         identity: TlsIdentity | None = None,
-        log_folder: Path | None = None,
         is_session: bool = False,
     ) -> None:
         said = settings.get_option(WEB_SUBMIT_ENABLE)
-        view = ClusterView(
-            control.dispatcher,
-            control.resource_manager,
-            control.loop,
-            settings,
-            clock,
-            log_folder,
-            control.metrics_history,
-            blob_server=control.blob_server,
-            accepts_jobs=is_session if said is None else said,
-        )
-
+        accepts_jobs = is_session if said is None else said
+        view = ClusterView(control, settings, clock, accepts_jobs=accepts_jobs)
         operations = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
 
         def create(guard: RestGuard) -> AsgiApplication:
@@ -276,7 +246,6 @@ def start_rest_server(
     *,
     name: str,
     identity: TlsIdentity | None = None,
-    log_folder: Path | None = None,
     is_session: bool = False,
 ) -> RestServer | None:
     """Start the endpoint of a cluster, or return None where it is switched off or its files cannot be written.
@@ -298,7 +267,6 @@ def start_rest_server(
             clock,
             name=name,
             identity=identity,
-            log_folder=log_folder,
             is_session=is_session,
         )
     except (ConnectionFileError, OSError) as error:

@@ -4,7 +4,6 @@ Source: Flink WebMonitorEndpoint, which also archives the jobs that have ended.
 """
 
 import dataclasses
-from pathlib import Path
 from typing import Final
 
 from headrace.core.clock import Clock
@@ -12,8 +11,9 @@ from headrace.core.config import Settings
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.tls import TlsIdentity
 from headrace.gateways.ended_job import EndedJob
+from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.history.job_history import JobHistory
-from headrace.rest.server import ControlPlane, RestServer, start_rest_server
+from headrace.rest.server import RestServer, start_rest_server
 
 
 class WebMonitor:
@@ -44,7 +44,6 @@ class WebMonitor:
         *,
         name: str,
         identity: TlsIdentity | None = None,
-        log_folder: Path | None = None,
         is_session: bool = False,
     ) -> None:
         """Look at the jobs of a cluster from now on, and serve REST, with the history of its jobs.
@@ -58,7 +57,6 @@ class WebMonitor:
             self._clock,
             name=name,
             identity=identity,
-            log_folder=log_folder,
             is_session=is_session,
         )
 

@@ -42,7 +42,8 @@ from headrace.core.security.cluster_secret import (
 )
 from headrace.core.security.tls import TlsIdentity, needs_tls
 from headrace.graph.job_graph import JobGraph
-from headrace.rest.server import ControlPlane, RestServer, refuse_impossible_settings
+from headrace.rest.cluster_view import ControlPlane
+from headrace.rest.server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
@@ -277,10 +278,10 @@ class SparkHost:
                 handle.resource_manager,
                 handle.loop,
                 blob_server=handle.blob_server,
+                log_folder=handle.log_folder,
             ),
             name=self._name or Path(sys.argv[0]).stem or self.session.context.appName or "",
             identity=self._tls or given_identity(self._settings),
-            log_folder=handle.log_folder,
             is_session=self._is_session,
         )
         if self.rest is not None:

@@ -13,9 +13,9 @@ from headrace.core.randomness import system_random
 from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
+from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.history.options import ARCHIVE_DIRECTORY
 from headrace.rest.options import REST_ENABLED
-from headrace.rest.server import ControlPlane
 from headrace.rest.web_monitor import WebMonitor
 
 

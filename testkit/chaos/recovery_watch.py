@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.api.client.job_client import JobClient
 from headrace.core.lifecycle import ExecutionState
-from headrace.gateways.job_master import CheckpointOverview
+from headrace.gateways.checkpoint_statistics import CheckpointOverview
 
 _POLL_S: Final = 0.02
 _AT_WORK: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})

@@ -10,26 +10,26 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (45, 4_950),
+    "api": (44, 4_920),
     "checkpoint": (21, 2_550),
-    "cli": (62, 5_300),
-    "client": (8, 900),
-    "cluster": (164, 15_300),
+    "cli": (60, 5_170),
+    "client": (6, 600),
+    "cluster": (159, 15_115),
     "common": (21, 150),
     "connectors": (57, 5_950),
     "core": (60, 5_600),
     "datastream": (40, 400),
     "functions": (29, 3_010),
-    "gateways": (14, 1_070),
+    "gateways": (14, 1_050),
     "graph": (11, 1_450),
     "headrace": (3, 60),
-    "metrics": (26, 2_100),
+    "metrics": (25, 2_075),
     "network": (87, 9_500),
     "operators": (48, 5_350),
-    "rest": (79, 7_450),
+    "rest": (76, 7_200),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (51, 6_000),
+    "spark": (50, 5_650),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (945, 92_500)
+WHEEL_CEILING: Final = (934, 90_900)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

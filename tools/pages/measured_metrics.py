@@ -31,8 +31,9 @@ from headrace.core.types.type_info import Types
 from headrace.functions.specs.operator_specs import CollectSinkSpec
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headrace.functions.windowing.assigners import TumblingEventTimeWindows
+from headrace.gateways.checkpoint_statistics import CheckpointInfo, CheckpointOverview
 from headrace.gateways.dispatcher import DispatcherGateway
-from headrace.gateways.job_master import CheckpointInfo, CheckpointOverview, JobDetails
+from headrace.gateways.job_master import JobDetails
 from headrace.gateways.job_metrics import cluster_metrics, job_metrics
 from headrace.gateways.resource_manager import ResourceOverview
 from headrace.graph.job_graph_generator import generate_job_graph

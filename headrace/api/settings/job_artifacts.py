@@ -60,9 +60,11 @@ def job_artifacts(settings: Settings) -> tuple[JobArtifact, ...]:
         path = _path(CACHED_FILES, said)
         read = reader.folder if path.is_dir() else reader.file
         kind = ArtifactKind.ARCHIVE if path.is_dir() else ArtifactKind.FILE
-        artifact = read(CACHED_FILES, kind, name, path, is_cached_file=True)
+        artifact = read(CACHED_FILES, kind, name, path)
         is_executable = artifact.is_executable or name in executables
-        found.append(msgspec.structs.replace(artifact, is_executable=is_executable))
+        found.append(
+            msgspec.structs.replace(artifact, is_executable=is_executable, is_cached_file=True)
+        )
     _refuse_same_names(found)
     return tuple(found)
 
@@ -75,13 +77,7 @@ class _Reader:
         self._size_bytes = 0
 
     def file(
-        self,
-        option: ConfigOption[str],
-        kind: ArtifactKind,
-        name: str,
-        path: Path,
-        *,
-        is_cached_file: bool = False,
+        self, option: ConfigOption[str], kind: ArtifactKind, name: str, path: Path
     ) -> JobArtifact:
         """Return a file with its content."""
         try:
@@ -90,23 +86,10 @@ class _Reader:
             is_executable = bool(path.stat().st_mode & stat.S_IXUSR)
         except OSError as error:
             raise ConfigurationError(option.key, str(path), error.strerror or str(error)) from error
-        return JobArtifact(
-            kind,
-            name,
-            path.name,
-            content,
-            is_executable=is_executable,
-            is_cached_file=is_cached_file,
-        )
+        return JobArtifact(kind, name, path.name, content, is_executable=is_executable)
 
     def folder(
-        self,
-        option: ConfigOption[str],
-        kind: ArtifactKind,
-        name: str,
-        path: Path,
-        *,
-        is_cached_file: bool = False,
+        self, option: ConfigOption[str], kind: ArtifactKind, name: str, path: Path
     ) -> JobArtifact:
         """Return an archive of a folder; equal folders make equal bytes."""
         packed = BytesIO()
@@ -120,9 +103,7 @@ class _Reader:
                         archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
         except OSError as error:
             raise ConfigurationError(option.key, str(path), error.strerror or str(error)) from error
-        return JobArtifact(
-            kind, name, f"{path.name}.zip", packed.getvalue(), is_cached_file=is_cached_file
-        )
+        return JobArtifact(kind, name, f"{path.name}.zip", packed.getvalue())
 
     def _count(self, option: ConfigOption[str], path: Path) -> None:
         self._size_bytes += os.stat(path).st_size

@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
-from headrace.cli.cluster.list_clusters import cluster_kind, since, standby_facts
+from headrace.cli.cluster.list_clusters import cluster_facts, since, standby_facts
 from headrace.cli.cluster.standby import Standby, find_standby, live_standbys
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 
@@ -35,11 +35,7 @@ def cluster_info(session: ClusterSession, name: str | None) -> int:
     master = next((one["value"] for one in settings if one["key"] == _MASTER), "")
     connection = session.found.connection
     facts: dict[str, Any] = {
-        "name": connection.name,
-        "kind": cluster_kind(connection),
-        "address": connection.address,
-        "pid": connection.pid,
-        "started": connection.started,
+        **cluster_facts(connection),
         "master": master,
         "version": overview.get("flink-version", ""),
         "taskmanagers": overview["taskmanagers"],

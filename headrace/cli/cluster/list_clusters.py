@@ -6,8 +6,8 @@ from typing import Any, Final
 import click
 
 from headrace.cli.cluster.standby import Standby, live_standbys
+from headrace.cli.figures import table_lines
 from headrace.cli.options import json_option, print_json
-from headrace.core.error_text import without_controls
 from headrace.rest.connections import ClusterConnection, live_connections
 
 _HELP: Final = """\
@@ -33,21 +33,14 @@ def list_clusters(is_json: bool) -> int:
     connections = sorted((one.connection for one in found), key=lambda one: one.started)
     standbys = live_standbys()
     if is_json:
-        facts = [_facts_of(one) for one in connections]
+        facts = [cluster_facts(one) for one in connections]
         print_json({"clusters": [*facts, *(standby_facts(one) for one in standbys)]})
         return 0
     if not connections and not standbys:
         click.echo("No cluster runs: 'headrace cluster start' starts one.")
         return 0
-    rows = [
-        _TITLES,
-        *(_row_of(one) for one in connections),
-        *(_standby_row(one) for one in standbys),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    rows = [*map(_row_of, connections), *map(_standby_row, standbys)]
+    click.echo("\n".join(table_lines(_TITLES, rows, cut=False)))
     return 0
 
 
@@ -79,11 +72,11 @@ def standby_facts(standby: Standby) -> dict[str, Any]:
 
 
 def _standby_row(standby: Standby) -> tuple[str, ...]:
-    behind = f"behind {without_controls(standby.behind)}"
-    return without_controls(standby.name), "standby", behind, str(standby.pid), since(standby)
+    return standby.name, "standby", f"behind {standby.behind}", str(standby.pid), since(standby)
 
 
-def _facts_of(connection: ClusterConnection) -> dict[str, Any]:
+def cluster_facts(connection: ClusterConnection) -> dict[str, Any]:
+    """Return what is told of a cluster to programs."""
     return {
         "name": connection.name,
         "kind": cluster_kind(connection),
@@ -95,9 +88,9 @@ def _facts_of(connection: ClusterConnection) -> dict[str, Any]:
 
 def _row_of(connection: ClusterConnection) -> tuple[str, ...]:
     return (
-        without_controls(connection.name) or "-",
+        connection.name or "-",
         cluster_kind(connection),
-        without_controls(connection.address),
+        connection.address,
         str(connection.pid or "-"),
         since(connection),
     )

@@ -9,13 +9,9 @@ import click
 
 from headrace.cli.cluster.session import serve_session
 from headrace.cli.cluster.standby import live_standbys
-from headrace.cli.daemon.daemon_process import (
-    DaemonFailedError,
-    DaemonProcess,
-    report_daemon_failure,
-)
-from headrace.cli.daemon.messages import Report, RunSession
-from headrace.cli.logs import configure_logs
+from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
+from headrace.cli.daemon.messages import RunSession
+from headrace.cli.logs import configure_logs, print_error
 from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cluster.high_availability.options import (
     HIGH_AVAILABILITY_TYPE,
@@ -23,7 +19,7 @@ from headrace.cluster.high_availability.options import (
 )
 from headrace.core.config import Settings
 from headrace.rest.client import RestClient
-from headrace.rest.connections import FoundConnection, live_connections, read_connection
+from headrace.rest.connections import connection_in, live_connections, read_connection
 from headrace.spark.options import MASTER
 from headrace.spark.session_cluster import SessionCluster
 
@@ -134,11 +130,11 @@ def start_cluster(
     try:
         report = daemon.report()
     except DaemonFailedError as error:
-        return report_daemon_failure(error)
+        return print_error(error.lines)
     try:
         # Its answer shows that clients reach it.
         if not report.leader:
-            _client_of(report).get_object("/overview")
+            RestClient.of(connection_in(Path(report.connection_file))).get_object("/overview")
     except BaseException:
         daemon.end()
         raise
@@ -167,11 +163,6 @@ def _facts_of(cluster: SessionCluster, name: str) -> dict[str, Any]:
         "master": cluster.master,
         "connection-file": str(cluster.rest.connection_file),
     }
-
-
-def _client_of(report: Report) -> RestClient:
-    file = Path(report.connection_file)
-    return RestClient.of(FoundConnection(read_connection(file), str(file), file))
 
 
 def _say(facts: Mapping[str, Any], *, is_json: bool) -> None:

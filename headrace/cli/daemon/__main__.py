@@ -23,7 +23,6 @@ from headrace.cli.daemon.supervisor import Supervisor
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
-from headrace.core.error_text import describe, wants_details
 from headrace.core.process.log_options import LOG_MAX_SIZE
 from headrace.spark.job_cluster import JobCluster
 from headrace.spark.session_cluster import SessionCluster
@@ -68,8 +67,7 @@ def main() -> int:
             case RunProgram() as program:
                 return run_program(program, settings, folder, reporter)
     except Exception as error:
-        if reporter.is_open:
-            reporter.tell(Report(tuple(describe(error, wants_details=wants_details()))))
+        reporter.tell_failure(error)
         return report_failure(error)
     finally:
         console.close()

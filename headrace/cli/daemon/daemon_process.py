@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import click
 import msgspec
 
 from headrace.cli.daemon.console_file import last_lines, open_console
@@ -26,7 +25,6 @@ from headrace.cli.daemon.messages import (
     RunProgram,
     RunSession,
 )
-from headrace.cli.logs import EXIT_FAILED
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import DECODE_ERRORS, ErrorDomain, HeadraceError
@@ -205,15 +203,6 @@ def is_daemon(pid: int) -> bool:
     except OSError:
         return False
     return _MODULE.encode() in words
-
-
-def report_daemon_failure(error: DaemonFailedError) -> int:
-    """Print what a daemon said of its failure, as if it had failed here; return the exit code."""
-    first, *rest = error.lines
-    click.secho(f"error: {first}", fg="red", bold=True, err=True)
-    for line in rest:
-        click.echo(line, err=True)
-    return EXIT_FAILED
 
 
 def log_folder_of(settings: Mapping[str, str], clock: Clock) -> Path:

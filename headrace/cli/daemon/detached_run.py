@@ -7,12 +7,9 @@ from urllib.parse import urlsplit
 import click
 
 from headrace.cli.daemon.console_file import last_lines
-from headrace.cli.daemon.daemon_process import (
-    DaemonFailedError,
-    DaemonProcess,
-    report_daemon_failure,
-)
+from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
 from headrace.cli.daemon.messages import Report, RunProgram
+from headrace.cli.logs import print_error
 from headrace.cli.options import print_json
 
 _PRINTED_LINES: Final = 1_000
@@ -34,7 +31,7 @@ def run_detached(
     try:
         report = daemon.report()
     except DaemonFailedError as error:
-        code = report_daemon_failure(error)
+        code = print_error(error.lines)
         if is_json:
             print_json({"exit-code": code, "jobs": [], "errors": [error.lines[0]]})
         return code

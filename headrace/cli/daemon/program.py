@@ -10,7 +10,6 @@ from headrace.cli.daemon.reporter import Reporter
 from headrace.cli.logs import report_failure
 from headrace.cli.run import provide_python_files, run_here
 from headrace.core.config import Settings
-from headrace.core.error_text import describe, wants_details
 from headrace.spark.executor import SparkExecutor
 
 
@@ -33,8 +32,7 @@ def run_program(
         )
 
     def failed(error: BaseException) -> int:
-        if reporter.is_open:
-            reporter.tell(Report(tuple(describe(error, wants_details=wants_details()))))
+        reporter.tell_failure(error)
         return report_failure(error)
 
     runner: PipelineExecutor = cast("PipelineExecutor", executor)
@@ -50,6 +48,5 @@ def run_program(
         on_error=failed,
         awaits_jobs=True,
     )
-    if reporter.is_open:
-        reporter.tell(Report(exit_code=code))
+    reporter.tell(Report(exit_code=code))
     return code

@@ -5,6 +5,7 @@ import os
 import msgspec
 
 from headrace.cli.daemon.messages import Report
+from headrace.core.error_text import describe, wants_details
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 
@@ -41,3 +42,8 @@ class Reporter:
                 out.write(msgspec.json.encode(report) + b"\n")
         except BrokenPipeError as error:
             raise StarterGoneError from error
+
+    def tell_failure(self, error: BaseException) -> None:
+        """Tell that the start has failed with this error, unless something was told before. StarterGoneError."""
+        if self.is_open:
+            self.tell(Report(tuple(describe(error, wants_details=wants_details()))))

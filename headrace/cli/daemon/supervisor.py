@@ -116,8 +116,7 @@ class Supervisor:
         except DaemonFailedError:
             self._daemon = None
             raise
-        if reporter.is_open:
-            reporter.tell(report)
+        reporter.tell(report)
         what = f"stands by behind {report.leader}" if report.leader else f"runs at {report.address}"
         _LOG.warning(
             "session '%s' %s (process %d), its log is in %s", session.name, what, daemon.pid, daemon.log_folder

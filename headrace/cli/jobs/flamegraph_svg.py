@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.cli.figures import shorten
+
 _WIDTH: Final = 1200
 _ROW: Final = 18
 _TOP: Final = 48
@@ -89,7 +91,7 @@ def _fitting(name: str, width: float) -> str:
     room = int((width - 6) / _CHARACTER)
     if room < 3:
         return ""
-    return name if len(name) <= room else name[: room - 1] + "…"
+    return shorten(name, room)
 
 
 def _color(name: str) -> str:

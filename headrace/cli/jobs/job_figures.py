@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.cli.figures import WATERMARK_ROUNDING
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.error_text import on_one_line, without_controls
 from headrace.metrics import names
@@ -19,8 +20,6 @@ METRICS: Final = (
 )
 """Metrics of a vertex that are shown; the server gives them over its subtasks."""
 _MS_PER_SECOND: Final = 1000.0
-_ROUNDING: Final = 1024
-"""Watermarks come as doubles: the largest may come a little smaller or larger."""
 
 Aggregates = Mapping[str, Mapping[str, float]]
 
@@ -144,13 +143,13 @@ def _watermark(found: Aggregates) -> int | None:
     """Return the least watermark: what the subtasks received, or of sources, which receive none, what they sent."""
     for name in (names.CURRENT_INPUT_WATERMARK.name, names.CURRENT_OUTPUT_WATERMARK.name):
         value = _value(found, name, "min")
-        if value is not None and value > MIN_TIMESTAMP + _ROUNDING:
+        if value is not None and value > MIN_TIMESTAMP + WATERMARK_ROUNDING:
             return int(value)
     return None
 
 
 def lag_ms(watermark_ms: int | None, now_ms: int) -> int | None:
     """Return by how much a watermark is behind the clock; None before the first and after the last one."""
-    if watermark_ms is None or watermark_ms >= MAX_WATERMARK - _ROUNDING:
+    if watermark_ms is None or watermark_ms >= MAX_WATERMARK - WATERMARK_ROUNDING:
         return None
     return now_ms - watermark_ms

@@ -5,14 +5,12 @@ Pure: all comes from answers of the REST routes `/jobs/<id>/state`.
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from headrace.cli.figures import shorten, size_or_dash
+from headrace.cli.figures import size_or_dash, table_lines, utc_text
 from headrace.core.error_text import on_one_line
 
 _Answer = Mapping[str, Any]
-_CELL_LENGTH_MAX: Final = 60
 _PARTS_SHOWN: Final = 10
 """Subtasks, key groups and keys that are listed: the largest ones."""
 
@@ -166,32 +164,6 @@ def row_lines(answer: _Answer) -> list[str]:
     rows = [[str(row["subtask"]), *map(_value_text, row["values"])] for row in answer["rows"]]
     lines = table_lines(["subtask", *names], rows, right={0}) if rows else ["No rows."]
     return [*lines, *map(on_one_line, answer["notes"])]
-
-
-def table_lines(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], right: set[int], *, cut: bool = True
-) -> list[str]:
-    """Return a table in columns. `right`: columns of numbers; `cut`: long cells lose their end."""
-    shown = [
-        [shorten(on_one_line(cell), _CELL_LENGTH_MAX) if cut else on_one_line(cell) for cell in row]
-        for row in [heads, *rows]
-    ]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if place in right else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in shown
-    ]
-
-
-def utc_text(epoch_ms: int) -> str:
-    """Return a time in UTC, to the second; the number itself where no calendar has it."""
-    try:
-        return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return str(epoch_ms)
 
 
 def _moment(answer: _Answer) -> str:

@@ -4,8 +4,7 @@ from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
     describe_checkpointing,
 )
-from headrace.cluster.job_master.job_configuration import describe_configuration
-from headrace.cluster.job_master.job_details import stated_max_parallelism
+from headrace.cluster.job_master.job_details import describe_configuration, stated_max_parallelism
 from headrace.core.config import Settings
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import CheckpointStatistics

@@ -1,4 +1,4 @@
-"""Details of a job for people and clients, per vertex and subtask, with metrics combined over subtasks. Pure."""
+"""Details of a job for people and clients: its configuration, vertices and subtasks, metrics combined. Pure."""
 
 import itertools
 import operator
@@ -7,14 +7,17 @@ from typing import Final
 
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import ExceptionEntry
+from headrace.cluster.job_master.failover.restart_strategies import describe_restart_strategy
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.config import Settings
 from headrace.core.ids import JobVertexId
 from headrace.core.lifecycle import JobStatus
+from headrace.core.redaction import shown_settings
+from headrace.gateways.checkpoint_statistics import CheckpointOverview
 from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.job_master import (
-    CheckpointOverview,
     ExceptionInfo,
+    JobConfiguration,
     JobDetails,
     JobNotice,
     RootExceptionInfo,
@@ -24,7 +27,12 @@ from headrace.gateways.job_master import (
 from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph, JobVertex
 from headrace.graph.job_plan import job_type_of
-from headrace.graph.pipeline_options import MAX_PARALLELISM
+from headrace.graph.pipeline_options import (
+    MAX_PARALLELISM,
+    OBJECT_REUSE,
+    PARALLELISM,
+    global_job_parameters,
+)
 from headrace.metrics.names import combine_metrics
 
 
@@ -133,6 +141,22 @@ def describe_job(
         restart_count=scheduler.history.restart_count,
         deployment_phase=scheduler.executions.counts.phase,
         deployment_since_ms=scheduler.executions.counts.phase_since_ms,
+    )
+
+
+def describe_configuration(graph: JobGraph, cluster: Settings) -> JobConfiguration:
+    """Return a job's settings over those of its cluster, with secrets masked."""
+    settings = cluster.with_values(graph.settings)
+    shown = shown_settings(settings)
+    parallelism = settings.get_option(PARALLELISM)
+    if parallelism < 1:
+        parallelism = max((vertex.parallelism for vertex in graph.vertices), default=1)
+    return JobConfiguration(
+        shown,
+        describe_restart_strategy(Settings(graph.settings)),
+        parallelism,
+        settings.get_option(OBJECT_REUSE),
+        global_job_parameters(shown),
     )
 
 

@@ -15,10 +15,10 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import Collect
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinators,
 )
-from headrace.cluster.job_master.job_configuration import describe_configuration
 from headrace.cluster.job_master.job_details import (
     VertexDescriber,
     accumulators_of,
+    describe_configuration,
     describe_job,
     overview_of,
     result_of,

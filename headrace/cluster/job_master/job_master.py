@@ -77,7 +77,7 @@ from headrace.gateways.job_master import (
     TaskManagerRegistration,
     TaskManagerRegistrationResponse,
 )
-from headrace.gateways.job_metrics import JobFacts, JobMetrics, metrics_of_facts
+from headrace.gateways.job_metrics import JobFacts, JobMetrics, job_metrics
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -482,7 +482,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         return JobMetrics(
             graph.job_id,
             graph.name,
-            metrics_of_facts(facts, self.clock.now_ms()),
+            job_metrics(facts, self.clock.now_ms()),
             self._coordination.coordinators.operator_metrics(),
         )
 

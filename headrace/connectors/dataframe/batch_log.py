@@ -61,6 +61,13 @@ class BatchLogFullError(BatchLogError):
     recoverable = True
 
 
+def count_of_option(option: str, said: str, error_class: type[HeadraceError]) -> int:
+    """Return the count that an option of a log says; an error of `error_class` where it says none."""
+    if not said.isdecimal() or int(said) < 1:
+        raise error_class(f"{option} is '{said}', and must be a count of at least 1")
+    return int(said)
+
+
 class LoggedFile(msgspec.Struct, frozen=True):
     """A Parquet file of a batch, by its name in the log's folder."""
 

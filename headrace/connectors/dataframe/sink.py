@@ -24,6 +24,7 @@ from headrace.connectors.dataframe.batch_log import (
     BATCHES_MAX,
     BATCHES_MAX_DEFAULT,
     BatchLog,
+    count_of_option,
 )
 from headrace.connectors.dataframe.messages import (
     SINK_COMMITTER,
@@ -324,10 +325,9 @@ def _check_log(mode: str, options: Mapping[str, str]) -> None:
 
 def batch_count_max(options: Mapping[str, str]) -> int:
     """Return how many batches of a log may wait. ProgramError where that is no count."""
-    said = str(options.get(BATCHES_MAX, BATCHES_MAX_DEFAULT))
-    if not said.isdecimal() or int(said) < 1:
-        raise ProgramError(f"{BATCHES_MAX} is '{said}', and must be a count of at least 1")
-    return int(said)
+    return count_of_option(
+        BATCHES_MAX, str(options.get(BATCHES_MAX, BATCHES_MAX_DEFAULT)), ProgramError
+    )
 
 
 def _check_columns(sink_name: str, value_type: TypeInformation) -> None:

@@ -55,7 +55,7 @@ class PrometheusPushGatewayReporter(MetricReporter):
         )
         # A job without a name has no address at the gateway.
         self._job: Final = f"{config.get_option(JOB_NAME)}{suffix}" or "headrace"
-        self._grouping_key: Final = _grouping_key(config)
+        self._grouping_key: Final = config.pairs_of(GROUPING_KEY, ";", "=")
         self._timeout_s: Final = config.get_option(EXPORT_TIMEOUT).total_seconds()
         self._families: Final = MetricFamilies(
             filters_values=config.get_option(FILTER_LABEL_VALUES)
@@ -78,16 +78,3 @@ class PrometheusPushGatewayReporter(MetricReporter):
             delete_from_gateway(
                 self._url, self._job, grouping_key=self._grouping_key, timeout=self._timeout_s
             )
-
-
-def _grouping_key(config: ReporterConfig) -> dict[str, str]:
-    text = config.get_option(GROUPING_KEY)
-    pairs: dict[str, str] = {}
-    for part in text.split(";"):
-        if not part.strip():
-            continue
-        name, equals, value = part.partition("=")
-        if not (equals and name.strip()):
-            raise ConfigurationError(config.key_of(GROUPING_KEY), text, "write k1=v1;k2=v2")
-        pairs[name.strip()] = value.strip()
-    return pairs

@@ -49,6 +49,27 @@ class ReporterConfig:
         except ConfigurationError as error:
             raise ConfigurationError(self.key_of(option), raw, error.reason) from None
 
+    def pairs_of(
+        self,
+        option: ConfigOption[str],
+        between: str,
+        sign: str,
+        name_of: Callable[[str], str] = str.strip,
+    ) -> dict[str, str]:
+        """Return names and values of an option in which `between` divides pairs, and `sign` a name from its value.
+
+        ConfigurationError where it has another form, or a name is empty.
+        """
+        text = self.get_option(option)
+        pairs: dict[str, str] = {}
+        for part in filter(str.strip, text.split(between)):
+            name, found, value = part.partition(sign)
+            if not (found and name_of(name)):
+                form = f"write name{sign}value{between}name{sign}value"
+                raise ConfigurationError(self.key_of(option), text, form)
+            pairs[name_of(name)] = value.strip()
+        return pairs
+
     def key_of(self, option: ConfigOption[Any]) -> str:
         """Return the option's key for this reporter."""
         return option.key.replace(_PLACEHOLDER, self.name)

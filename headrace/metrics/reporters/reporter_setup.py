@@ -83,7 +83,7 @@ def _create(
             config.get_option(EXCLUDES),
         ),
         frozenset(_variable(part) for part in config.get_option(VARIABLE_EXCLUDES).split(";")),
-        _additional(config),
+        config.pairs_of(VARIABLE_ADDITIONAL, ",", ":", _variable),
     )
     interval_ms = config.get_option(REPORTER_INTERVAL).total_seconds() * 1000
     return ReporterThread(factory(config), view, interval_ms, clock)
@@ -116,21 +116,6 @@ def _refuse_unknown(config: ReporterConfig, factory: type[MetricReporter]) -> No
                 value,
                 f"the reporter has no such option; it has {', '.join(suffixes)}",
             )
-
-
-def _additional(config: ReporterConfig) -> dict[str, str]:
-    text = config.get_option(VARIABLE_ADDITIONAL)
-    pairs: dict[str, str] = {}
-    for part in text.split(","):
-        if not part.strip():
-            continue
-        name, colon, value = part.partition(":")
-        if not (colon and _variable(name)):
-            raise ConfigurationError(
-                config.key_of(VARIABLE_ADDITIONAL), text, "write name:value,name:value"
-            )
-        pairs[_variable(name)] = value.strip()
-    return pairs
 
 
 def _variable(text: str) -> str:

@@ -133,21 +133,11 @@ def checkpoint_of(
     is_completed = record.status is CheckpointStatus.COMPLETED
     is_failed = record.status is CheckpointStatus.FAILED
     return models.Checkpoint(
+        **_figures(record.checkpoint_id, record).model_dump(),
         class_name=_CLASS_NAMES[record.status],
-        id=record.checkpoint_id,
-        status=record.status,
         is_savepoint=record.kind not in _CHECKPOINTS,
         savepoint_format=record.savepoint_format or None,
         trigger_timestamp=record.trigger_timestamp_ms,
-        latest_ack_timestamp=record.latest_ack_timestamp_ms,
-        checkpointed_size=record.checkpointed_size_bytes,
-        state_size=record.state_size_bytes,
-        end_to_end_duration=record.end_to_end_duration_ms,
-        alignment_buffered=record.alignment_buffered_bytes,
-        processed_data=record.processed_bytes,
-        persisted_data=record.persisted_bytes,
-        num_subtasks=record.subtask_count,
-        num_acknowledged_subtasks=record.acknowledged_subtask_count,
         checkpoint_type=_type_of(record),
         tasks=tasks or {},
         external_path=with_scheme(record.external_path or "<checkpoint-not-externally-addressable>")
@@ -218,19 +208,22 @@ async def _find(cluster: ClusterParameter, job: JobId, checkpoint_id: int) -> Ch
     return found
 
 
-def _figures(checkpoint_id: int, task: TaskCheckpoint) -> models.CheckpointFigures:
+def _figures(
+    checkpoint_id: int, sums: CheckpointRecord | TaskCheckpoint
+) -> models.CheckpointFigures:
+    """Return the figures that a checkpoint has as a whole and for each vertex."""
     return models.CheckpointFigures(
         id=checkpoint_id,
-        status=task.status,
-        latest_ack_timestamp=task.latest_ack_timestamp_ms,
-        checkpointed_size=task.checkpointed_size_bytes,
-        state_size=task.state_size_bytes,
-        end_to_end_duration=task.end_to_end_duration_ms,
-        alignment_buffered=task.alignment_buffered_bytes,
-        processed_data=task.processed_bytes,
-        persisted_data=task.persisted_bytes,
-        num_subtasks=task.subtask_count,
-        num_acknowledged_subtasks=task.acknowledged_subtask_count,
+        status=sums.status,
+        latest_ack_timestamp=sums.latest_ack_timestamp_ms,
+        checkpointed_size=sums.checkpointed_size_bytes,
+        state_size=sums.state_size_bytes,
+        end_to_end_duration=sums.end_to_end_duration_ms,
+        alignment_buffered=sums.alignment_buffered_bytes,
+        processed_data=sums.processed_bytes,
+        persisted_data=sums.persisted_bytes,
+        num_subtasks=sums.subtask_count,
+        num_acknowledged_subtasks=sums.acknowledged_subtask_count,
     )
 
 

@@ -28,6 +28,7 @@ from headrace.rest.handlers.parameters import (
 )
 from headrace.rest.handlers.vertices import find_subtask
 from headrace.rest.models.cluster import AggregatedMetric, MetricValue
+from headrace.rest.models.metrics_history import MetricsHistoryInfo
 
 _AGGREGATIONS: Final = ("min", "max", "avg", "sum", "skew")
 _SPLIT: Final = ".split."
@@ -132,6 +133,11 @@ async def metrics_of_coordinators(
 ) -> list[MetricValue]:
     """List metrics of the coordinators of a vertex, as `<operator>.coordinator.<metric>`."""
     return shown((await cluster.vertex(job, vertex)).coordinator_metrics, get)
+
+
+async def job_metrics_history(cluster: ClusterParameter, job: JobParameter) -> MetricsHistoryInfo:
+    """Show how a job's vertices did over time."""
+    return await cluster.metrics_history(job)
 
 
 def shown(values: Mapping[str, float | str], wanted: Sequence[str] | None) -> list[MetricValue]:

@@ -119,15 +119,12 @@ async def checkpoint_status(
 ) -> models.CheckpointStatus:
     """Tell what became of a checkpoint that was asked for."""
     task = find_operation(operations, CHECKPOINT, job.hex(), trigger, OF_A_JOB)
-    if not task.done():
-        return models.CheckpointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
-    failure = failure_cause_of(task)
-    outcome = (
-        models.CheckpointOutcome(checkpoint_id=task.result())
-        if failure is None
-        else models.CheckpointOutcome(failure_cause=failure)
-    )
-    return models.CheckpointStatus(status=OperationStatus(id="COMPLETED"), operation=outcome)
+    outcome = None
+    if task.done():
+        failure = failure_cause_of(task)
+        checkpoint_id = task.result() if failure is None else None
+        outcome = models.CheckpointOutcome(checkpoint_id=checkpoint_id, failure_cause=failure)
+    return models.CheckpointStatus(status=progress_of(task), operation=outcome)
 
 
 async def delete_savepoint(
@@ -157,6 +154,11 @@ async def disposal_status(
     """Tell what became of the deletion of a savepoint."""
     task = find_operation(operations, _DISPOSAL, NO_JOB, trigger, _DISPOSAL)
     return savepoint_status_of(task, models.SavepointOutcome())
+
+
+def progress_of(task: asyncio.Task[Any]) -> OperationStatus:
+    """Return whether an operation goes on or is over."""
+    return OperationStatus(id="COMPLETED" if task.done() else "IN_PROGRESS")
 
 
 def failure_cause_of(task: asyncio.Task[Any]) -> FailureCause | None:
@@ -238,11 +240,11 @@ def savepoint_status_of(
     task: asyncio.Task[Any], done: models.SavepointOutcome | None = None
 ) -> models.SavepointStatus:
     """Return what became of an operation: `done`, or the place of a savepoint, or the failure."""
-    if not task.done():
-        return models.SavepointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
-    failure = failure_cause_of(task)
-    if failure is not None:
-        outcome = models.SavepointOutcome(failure_cause=failure)
-    else:
-        outcome = done or models.SavepointOutcome(location=with_scheme(task.result()))
-    return models.SavepointStatus(status=OperationStatus(id="COMPLETED"), operation=outcome)
+    outcome = None
+    if task.done():
+        failure = failure_cause_of(task)
+        if failure is not None:
+            outcome = models.SavepointOutcome(failure_cause=failure)
+        else:
+            outcome = done or models.SavepointOutcome(location=with_scheme(task.result()))
+    return models.SavepointStatus(status=progress_of(task), operation=outcome)

@@ -22,10 +22,14 @@ from headrace.rest.handlers.parameters import (
     RunningOperations,
     TriggerParameter,
 )
-from headrace.rest.handlers.savepoints import begin_operation, failure_cause_of, find_operation
+from headrace.rest.handlers.savepoints import (
+    begin_operation,
+    failure_cause_of,
+    find_operation,
+    progress_of,
+)
 from headrace.rest.models import state as models
 from headrace.rest.models.cluster import TriggerAnswer
-from headrace.rest.models.jobs import OperationStatus
 from headrace.rest.state.job_snapshots import JobSnapshot, JobSnapshots
 from headrace.rest.state.live_state_view import LiveStateView, RowsRequest
 from headrace.rest.state.shown_rows import SHOWN_ROWS_MAX
@@ -143,9 +147,8 @@ async def edit_status(
 ) -> models.StateEditStatus:
     """Tell what became of edits: the place of the new savepoint and its changes, or why there is none."""
     task = find_operation(operations, _EDIT, job.hex(), trigger, _EDIT)
-    if not task.done():
-        return models.StateEditStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
-    return models.StateEditStatus(status=OperationStatus(id="COMPLETED"), operation=_outcome(task))
+    outcome = _outcome(task) if task.done() else None
+    return models.StateEditStatus(status=progress_of(task), operation=outcome)
 
 
 def _outcome(task: asyncio.Task[Any]) -> models.StateEditOutcome:

@@ -20,14 +20,18 @@ from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.core.clock import Clock
 from headrace.core.errors import DECODE_ERRORS
 from headrace.rest.handler_errors import NotFoundError, UnavailableError
-from headrace.rest.history.archive_file import ArchiveIndex, read_answer, read_index
+from headrace.rest.history.archive_file import (
+    ArchiveIndex,
+    DamagedArchiveError,
+    read_answer,
+    read_index,
+)
 from headrace.rest.history.archive_storage import (
     StoredArchive,
     delete_archive,
     list_archives,
     open_archive,
 )
-from headrace.rest.history.errors import DamagedArchiveError
 from headrace.rest.history.overview_cache import CachedOverview, OverviewCache
 
 _LOG: Final = logging.getLogger(__name__)

@@ -24,8 +24,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headrace.core.errors import DECODE_ERRORS
-from headrace.rest.history.errors import DamagedArchiveError
+from headrace.core.errors import DECODE_ERRORS, ErrorDomain, HeadraceError
 
 ARCHIVE_VERSION: Final = 1
 BLOCK_BYTES: Final = 1 << 16
@@ -45,6 +44,19 @@ _MAGIC: Final = b"\x1f\x8b"
 _HEAD: Final = b'{"archive":[\n'
 _TRAILER_BYTES: Final = 96
 _TRAILER: Final = re.compile(rb',"index-at":\[([0-9]{1,12}),([0-9]{1,12}),([0-9]{1,10})\]\} *\n')
+
+
+class DamagedArchiveError(HeadraceError):
+    """A file that cannot be read as an archive: cut off, changed, or never one. It is left as it is."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"{place} is no whole archive of a job: {reason}; it is not shown, and stays until you delete it"
+        )
+        self.place = place
+        self.reason = reason
 
 
 class RangeReader(Protocol):

@@ -5,18 +5,16 @@ seconds, and less often where looking takes long, so that this never costs more 
 """
 
 import asyncio
-import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import EventLoopThread, spawn
+from headrace.core.threads import EventLoopThread, run_on_loop, spawn
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.job_master import JobDetails
@@ -27,8 +25,6 @@ from headrace.rest.options import REST_ENABLED
 if TYPE_CHECKING:
     from headrace.rest.history.job_archivist import JobArchivist
     from headrace.rest.models.metrics_history import MetricsHistoryInfo
-
-T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(__name__)
 SAMPLE_INTERVAL_MS: Final = 5_000
@@ -146,12 +142,12 @@ class JobHistory:
     async def _look(
         self, dispatcher: DispatcherGateway, control_loop: asyncio.AbstractEventLoop
     ) -> None:
-        for job in await _ask(dispatcher.list_jobs(), control_loop):
+        for job in await run_on_loop(dispatcher.list_jobs(), control_loop, _ASK_TIMEOUT_S):
             if job.status.is_globally_terminal_state():
                 continue
             asked = dispatcher.request_job_details(job.job_id, SAMPLE_INTERVAL_MS)
             try:
-                details = await _ask(asked, control_loop)
+                details = await run_on_loop(asked, control_loop, _ASK_TIMEOUT_S)
             except _NO_ANSWER as error:
                 # A job that has gone meanwhile or is busy: the others are looked at all the same.
                 _LOG.debug("job %s could not be looked at: %s", job.job_id, error)
@@ -170,18 +166,3 @@ class JobHistory:
                 forgotten, _ = self._series.popitem(last=False)
                 self._ended.discard(forgotten)
         return series
-
-
-async def _ask(call: Coroutine[Any, Any, T], control_loop: asyncio.AbstractEventLoop) -> T:
-    try:
-        answer = asyncio.run_coroutine_threadsafe(call, control_loop)
-    except RuntimeError:
-        call.close()  # The loop has ended.
-        raise
-    try:
-        # Not `wait_for`, which in Python 3.11 may lose a cancellation that comes together with the answer.
-        async with asyncio.timeout(_ASK_TIMEOUT_S):
-            return await asyncio.wrap_future(answer)
-    finally:
-        if control_loop.is_closed() and inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
-            call.close()  # The loop has ended before it came to this call.

@@ -6,8 +6,8 @@ from headrace.rest.models.jobs import JobDetails
 from headrace.rest.models.spelling import KebabModel, Milliseconds, SnakeModel
 
 
-class ApplicationInfo(KebabModel):
-    """One application. `job_counts`: number of its jobs by status."""
+class ApplicationFacts(KebabModel):
+    """Facts of an application that both lists and details have."""
 
     id: str
     name: str
@@ -15,6 +15,11 @@ class ApplicationInfo(KebabModel):
     end_time: Milliseconds
     duration: int
     status: str
+
+
+class ApplicationInfo(ApplicationFacts):
+    """One application. `job_counts`: number of its jobs by status."""
+
     job_counts: dict[str, int] = Field(serialization_alias="jobs")
 
 
@@ -24,14 +29,8 @@ class ApplicationList(SnakeModel):
     applications: list[ApplicationInfo]
 
 
-class ApplicationDetails(KebabModel):
+class ApplicationDetails(ApplicationFacts):
     """One application with its jobs."""
 
-    id: str
-    name: str
-    start_time: Milliseconds
-    end_time: Milliseconds
-    duration: int
-    status: str
     timestamps: dict[str, Milliseconds]
     jobs: list[JobDetails]

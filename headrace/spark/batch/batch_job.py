@@ -37,7 +37,7 @@ from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
 )
 from headrace.connectors.dataframe.messages import SINK_COMMITTER, CommitPayload
 from headrace.core.config import Settings
-from headrace.core.errors import USER_EXCEPTIONS, is_outage, wrap_user_error
+from headrace.core.errors import USER_EXCEPTIONS, is_outage
 from headrace.core.ids import JobVertexId, OperatorId
 from headrace.functions.sink import commit_key
 from headrace.functions.source import SPLIT_COORDINATOR
@@ -62,7 +62,7 @@ from headrace.spark.batch.dataframe_borders import (
 from headrace.spark.batch.split_assignment import assigned_splits
 from headrace.spark.batch.stage_body import failure_in, run_stage
 from headrace.spark.batch.subtask_reports import ReportSender
-from headrace.spark.dataframes.sink_coordinator import SinkCommitError, known_function
+from headrace.spark.dataframes.sink_coordinator import SinkCommitError, call_batch_function
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import (
     EDGE,
@@ -156,7 +156,7 @@ class BatchJob:
         """Write the rows of a sink through Spark, or hand them to its function."""
         payload = msgspec.msgpack.decode(output.operator.committer_payload, type=CommitPayload)
         if payload.function is not None:
-            _call_function(output.operator, payload.function.function_id, df)
+            call_batch_function(output.operator.name, payload.function.function_id, df, COMMIT_ID)
             return
         try:
             writer = df.write.format(payload.format).mode(payload.mode)
@@ -318,17 +318,6 @@ class BatchJob:
 def writes_dataframe(operator: ChainedOperator) -> bool:
     """Return whether a sink's rows become a DataFrame."""
     return operator.committer == SINK_COMMITTER
-
-
-def _call_function(sink: ChainedOperator, function_id: str, df: DataFrame) -> None:
-    """Call the user's function with all rows of a sink. UserCodeError where it raises."""
-    function = known_function(sink.name, function_id)
-    try:
-        function(df, COMMIT_ID)
-    except USER_EXCEPTIONS as error:
-        if failure_in(str(error)) is not None:
-            raise  # of a function of the stream, whose rows it has asked for
-        raise wrap_user_error(error, sink.name) from error
 
 
 def _cloned(spark: SparkSession) -> SparkSession:

@@ -25,8 +25,7 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import (
     CollectCoordinator,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.job_configuration import describe_configuration
-from headrace.cluster.job_master.job_details import stated_max_parallelism
+from headrace.cluster.job_master.job_details import describe_configuration, stated_max_parallelism
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.ids import (

@@ -26,10 +26,12 @@ from headrace.connectors.dataframe.batch_log import (
     BatchLog,
     BatchLogError,
     LoggedFile,
+    count_of_option,
 )
 from headrace.state_processor.stored_state import converted
 
-_OPTIONS: Final = ("path", "maxRowsPerTrigger", "cleanSource")
+_ROWS_MAX: Final = "maxRowsPerTrigger"
+_OPTIONS: Final = ("path", _ROWS_MAX, "cleanSource")
 _DELETE, _OFF = "delete", "off"
 _OFFSET: Final = "batch"
 
@@ -49,7 +51,10 @@ class HeadraceSource(datasource.DataSource):
         super().__init__(dict(options))
         chosen = _chosen(options)
         self.log: Final = BatchLog(chosen["path"])
-        self.row_count_max: Final = _row_count_max(chosen)
+        said = chosen.get(_ROWS_MAX)
+        self.row_count_max: Final = (
+            None if said is None else count_of_option(_ROWS_MAX, said, BatchLogError)
+        )
         self.deletes: Final = chosen.get("cleanSource", _DELETE).lower() == _DELETE
 
     @classmethod
@@ -205,12 +210,3 @@ def _chosen(options: Mapping[str, str]) -> dict[str, str]:
             f"cleanSource is '{chosen['cleanSource']}': there are '{_DELETE}' and '{_OFF}'"
         )
     return chosen
-
-
-def _row_count_max(chosen: Mapping[str, str]) -> int | None:
-    said = chosen.get("maxRowsPerTrigger")
-    if said is None:
-        return None
-    if not said.isdecimal() or int(said) < 1:
-        raise BatchLogError(f"maxRowsPerTrigger is '{said}', and must be a count of at least 1")
-    return int(said)

@@ -28,8 +28,8 @@ from headrace.core.process import failpoints
 from headrace.core.randomness import system_random
 from headrace.core.threads import start_thread
 from headrace.graph.job_graph import JobGraph
+from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.options import REST_PORT
-from headrace.rest.server import ControlPlane
 from headrace.rest.web_monitor import WebMonitor
 from tests.integration.programs.process_cluster import ProcessDriver
 from tests.unit.network.exchange import SECRET

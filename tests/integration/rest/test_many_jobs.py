@@ -17,7 +17,8 @@ from headrace.api.client.job_client import JobClient
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.lifecycle import ExecutionState
-from headrace.rest.server import ControlPlane, RestServer
+from headrace.rest.cluster_view import ControlPlane
+from headrace.rest.server import RestServer
 from testkit.waiting import wait_until
 
 pytestmark = pytest.mark.integration

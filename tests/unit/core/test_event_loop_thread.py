@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.core.threads import EventLoopThread, run_in_thread
+from headrace.core.threads import EventLoopThread, run_in_thread, run_on_loop
 
 
 @pytest.fixture
@@ -103,3 +103,25 @@ def test_the_loop_outlives_what_ends_python_and_its_owner_hears_of_it(
     assert hears.wait(10)
     assert [type(error) for error in heard] == [error_type]
     assert "reached the loop of thread tested" in caplog.text
+
+
+def test_a_caller_that_is_cancelled_as_its_answer_comes_from_another_loop_is_cancelled() -> None:
+    async def cancelled_after(step_count: int) -> bool:
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+
+        async def call() -> None:
+            await answer
+
+        asking = loop.create_task(run_on_loop(call(), loop))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        answer.set_result(None)
+        for _ in range(step_count):
+            await asyncio.sleep(0)
+        came_first = asking.done()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        return asking.cancelled() or came_first
+
+    assert [asyncio.run(cancelled_after(count)) for count in range(10)] == [True] * 10

@@ -7,14 +7,13 @@ from headrace.checkpoint.handles import CheckpointMetrics
 from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.gateways.job_master import (
+from headrace.gateways.checkpoint_statistics import (
     CheckpointCounts,
     CheckpointInfo,
     CheckpointOverview,
-    DeploymentPhase,
-    JobDetails,
 )
-from headrace.gateways.job_metrics import JobFacts, cluster_metrics, job_metrics, metrics_of_facts
+from headrace.gateways.job_master import DeploymentPhase, JobDetails
+from headrace.gateways.job_metrics import JobFacts, cluster_metrics, job_metrics
 from headrace.gateways.resource_manager import ResourceOverview, TaskManagerInfo
 from headrace.metrics.metric_name import MetricScope
 from headrace.metrics.names import METRIC_NAMES
@@ -97,7 +96,7 @@ def test_facts_of_a_running_job_are_enough() -> None:
         deployment_phase=phase,
         deployment_since_ms=4_000,
     )
-    assert metrics_of_facts(facts, 10_000) == job_metrics(described, 10_000)
+    assert job_metrics(facts, 10_000) == job_metrics(described, 10_000)
 
 
 def checkpoint(number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> CheckpointInfo:

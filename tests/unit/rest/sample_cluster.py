@@ -40,6 +40,8 @@ from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
     CheckpointCounts,
     CheckpointDetails,
+    CheckpointInfo,
+    CheckpointOverview,
     CheckpointRecord,
     CheckpointStatistics,
     CheckpointStatus,
@@ -60,8 +62,6 @@ from headrace.gateways.errors import (
 )
 from headrace.gateways.job_master import (
     AttemptDetails,
-    CheckpointInfo,
-    CheckpointOverview,
     ExceptionInfo,
     JobConfiguration,
     JobDetails,

@@ -14,7 +14,8 @@ import pytest
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.threads import EventLoopThread
-from headrace.rest.server import ControlPlane, RestServer
+from headrace.rest.cluster_view import ControlPlane
+from headrace.rest.server import RestServer
 from tests.unit.rest.sample_cluster import SampleBlobServer, SampleDispatcher, SampleResourceManager
 
 
@@ -94,12 +95,15 @@ def served_cluster(
     blob_server = SampleBlobServer()
     server = RestServer(
         ControlPlane(  # type: ignore[arg-type]
-            dispatcher, resource_manager, control.loop, blob_server=blob_server
+            dispatcher,
+            resource_manager,
+            control.loop,
+            blob_server=blob_server,
+            log_folder=log_folder,
         ),
         Settings({"rest.port": "0", **(settings or {})}),
         clock or SystemClock(),
         name="sample",
-        log_folder=log_folder,
     )
     try:
         server.start()

@@ -104,9 +104,12 @@ from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.threads import BlockingRunner, run_in_thread, start_thread
-from headrace.gateways.checkpoint_statistics import CheckpointDetails, CheckpointStatistics
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointDetails,
+    CheckpointOverview,
+    CheckpointStatistics,
+)
 from headrace.gateways.errors import CheckpointFailedError
-from headrace.gateways.job_master import CheckpointOverview
 from headrace.graph.execution_graph import ExecutionGraph
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.options import HEARTBEAT_INTERVAL

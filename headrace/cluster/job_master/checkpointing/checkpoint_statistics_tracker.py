@@ -25,16 +25,14 @@ from headrace.core.redaction import shown_uri
 from headrace.gateways.checkpoint_statistics import (
     CheckpointCounts,
     CheckpointDetails,
+    CheckpointInfo,
+    CheckpointOverview,
     CheckpointRecord,
     CheckpointStatistics,
     CheckpointSummary,
-    RestoredCheckpoint,
-)
-from headrace.gateways.job_master import (
-    CheckpointInfo,
-    CheckpointOverview,
     FailedCheckpointInfo,
     PendingCheckpointInfo,
+    RestoredCheckpoint,
 )
 from headrace.graph.execution_graph import ExecutionGraph
 

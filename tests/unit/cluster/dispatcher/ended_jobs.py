@@ -8,7 +8,7 @@ from headrace.cluster.job_master.checkpointing.checkpoint_history import Tracked
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import CheckpointPlan
 from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.job_configuration import describe_configuration
+from headrace.cluster.job_master.job_details import describe_configuration
 from headrace.core.barriers import SnapshotKind
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId, JobId, JobVertexId, OperatorId

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from headrace.cluster.job_master.job_configuration import describe_configuration
+from headrace.cluster.job_master.job_details import describe_configuration
 from headrace.core.config import Settings
 from tests.unit.cluster.cluster_samples import job_graph, vertex
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from headrace.rest.history.archive_file import (
     PART_BYTES_MAX,
+    DamagedArchiveError,
     pack_archive,
     read_answer,
     read_index,
 )
-from headrace.rest.history.errors import DamagedArchiveError
 
 JOB = "0123456789abcdef" * 2
 

@@ -19,7 +19,7 @@ from headrace.core.randomness import system_random
 from headrace.core.threads import EventLoopThread
 from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import JobDetails
-from headrace.rest.history import job_archivist, job_history
+from headrace.rest.history import job_archivist
 from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
 from headrace.rest.history.archive_file import read_answer, read_index
 from headrace.rest.history.archive_storage import list_archives, open_archive
@@ -263,28 +263,6 @@ def test_a_call_that_a_loop_never_came_to_is_closed_with_it() -> None:
     history.stop_watching()
     history.close()
     assert [inspect.getcoroutinestate(call) for call in calls] == [inspect.CORO_CLOSED]
-
-
-def test_a_look_that_is_cancelled_as_its_answer_comes_is_cancelled() -> None:
-    async def cancelled_after(step_count: int) -> bool:
-        loop = asyncio.get_running_loop()
-        answer = loop.create_future()
-
-        async def call() -> None:
-            await answer
-
-        asking = loop.create_task(job_history._ask(call(), loop))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        answer.set_result(None)
-        for _ in range(step_count):
-            await asyncio.sleep(0)
-        came_first = asking.done()
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
-        return asking.cancelled() or came_first
-
-    assert [asyncio.run(cancelled_after(count)) for count in range(10)] == [True] * 10
 
 
 def test_the_last_point_of_a_job_is_that_of_its_end(tmp_path: Path) -> None:

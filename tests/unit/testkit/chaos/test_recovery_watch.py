@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headrace.checkpoint.handles import CheckpointMetrics
 from headrace.core.barriers import SnapshotKind
-from headrace.gateways.job_master import CheckpointInfo, CheckpointOverview
+from headrace.gateways.checkpoint_statistics import CheckpointInfo, CheckpointOverview
 from testkit.chaos.recovery_watch import RecoveryWatch
 
 

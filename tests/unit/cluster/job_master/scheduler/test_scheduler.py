@@ -9,7 +9,7 @@ from headrace.core.ids import (
     ExecutionAttemptId,
 )
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.job_master import CheckpointOverview
+from headrace.gateways.checkpoint_statistics import CheckpointOverview
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
 from headrace.metrics.names import combine_metrics
 from tests.unit.cluster.cluster_samples import (
