@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (26, 2_100),
     "network": (87, 9_500),
     "operators": (48, 5_350),
-    "rest": (79, 7_450),
+    "rest": (80, 7_500),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (51, 6_000),
