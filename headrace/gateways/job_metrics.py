@@ -119,6 +119,7 @@ def cluster_metrics(resources: ResourceOverview, running_job_count: int) -> dict
     return {
         names.NUM_TASK_MANAGERS.name: len(task_managers),
         names.NUM_PENDING_TASK_MANAGERS.name: resources.pending_worker_count,
+        names.START_WORKER_FAILURE_RATE.name: resources.start_failures_per_second,
         names.NUM_RUNNING_JOBS.name: running_job_count,
         names.SLOTS_AVAILABLE.name: sum(each.free_slot_count for each in task_managers),
         names.SLOTS_TOTAL.name: sum(each.slot_count for each in task_managers),

@@ -152,13 +152,15 @@ class EndedTaskManager(msgspec.Struct, frozen=True):
 class ResourceOverview(msgspec.Struct, frozen=True):
     """The ResourceManager's view; `explanation` says which slots are missing and why, or is empty.
 
-    `ended_task_managers` are the last ones that ended, newest first.
+    `ended_task_managers` are the last ones that ended, newest first. `start_failures_per_second`: workers that failed
+    before they registered, in the last minute.
     """
 
     task_managers: tuple[TaskManagerInfo, ...]
     pending_worker_count: int
     explanation: str = ""
     ended_task_managers: tuple[EndedTaskManager, ...] = ()
+    start_failures_per_second: float = 0.0
 
 
 class ResourceManagerLeader(msgspec.Struct, frozen=True):

@@ -91,6 +91,13 @@ NUM_TASK_MANAGERS = _row(
 NUM_PENDING_TASK_MANAGERS = _row(
     "numPendingTaskManagers", _G, "", _CLUSTER, "TaskManagers that were asked for."
 )
+START_WORKER_FAILURE_RATE = _row(
+    "startWorkFailurePerSecond",
+    MetricKind.METER,
+    "1/s",
+    _CLUSTER,
+    "TaskManagers that ended or were given up before they registered, in the last minute.",
+)
 NUM_RUNNING_JOBS = _row("numRunningJobs", _G, "", _CLUSTER, "Jobs that have not ended.")
 SLOTS_AVAILABLE = _row("taskSlotsAvailable", _G, "", _CLUSTER, "Free slots.")
 SLOTS_TOTAL = _row("taskSlotsTotal", _G, "", _CLUSTER, "All slots.")

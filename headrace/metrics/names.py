@@ -200,6 +200,10 @@ CURRENT_EMIT_EVENT_TIME_LAG = _row(
     "Age of the newest event time in the last batch of a source, when it left.",
     _MAX,
 )
+WATERMARK_LAG = _row("watermarkLag", _G, "ms", _OPERATOR, "Age of a source's watermark.", _MAX)
+WATERMARK_ALIGNMENT_DRIFT = _row(
+    "watermarkAlignmentDrift", _G, "ms", _OPERATOR, "Its lead over the slowest of its group.", _MAX
+)
 SOURCE_IDLE_TIME = _row(
     "sourceIdleTime", _G, "ms", _OPERATOR, "Time since a source gave its last record.", _MIN
 )
@@ -344,7 +348,11 @@ REQUESTED_MEMORY_USAGE = _row(
 )
 METRIC_NAMES: Final[tuple[MetricName, ...]] = (*_table.rows(), *CLUSTER_METRIC_NAMES)
 """All rows: those of this file, then those of processes, of the cluster and of jobs."""
-_MOMENTARY: Final = frozenset(row.name for row in METRIC_NAMES if row.unit.endswith("/s"))
+_MOMENTARY: Final = frozenset(
+    row.name
+    for row in METRIC_NAMES
+    if row.unit.endswith("/s") and row.scope is not MetricScope.CLUSTER
+)
 
 
 def is_momentary(name: str) -> bool:

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import Scope
 
@@ -25,8 +26,14 @@ from headrace.gateways.errors import (
     JobAlreadyEndedError,
     NothingCollectedError,
     UnknownJobError,
+    UnknownOperatorError,
 )
-from headrace.rest.authentication import AsgiApplication, GuardedApplication, RestGuard
+from headrace.rest.authentication import (
+    AsgiApplication,
+    BodyTooLongError,
+    GuardedApplication,
+    RestGuard,
+)
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.handler_errors import HandlerError, internal_error
@@ -46,6 +53,12 @@ JSON: Final = "application/json; charset=UTF-8"
 VERSION_PREFIX: Final = "/v1"
 ROUTES_PAGE: Final = "/docs"
 """Address of the page that describes all routes."""
+_ERRORS: Final[dict[int | str, str]] = {
+    "4XX": "The request cannot be fulfilled.",
+    500: "A part of the cluster has failed to answer.",
+    503: "A part of the cluster does not answer now; the same request may succeed later.",
+}
+"""Errors of all routes, as their description has them."""
 _CURL_DEFAULT: Final = "application/x-www-form-urlencoded"
 _DASHBOARD: Final = Path(__file__).parent / "dashboard"
 
@@ -132,11 +145,11 @@ def _operation(route: RestRoute) -> str:
 
 def _described(route: RestRoute) -> dict[int | str, dict[str, Any]]:
     errors: dict[int | str, dict[str, Any]] = {
-        "4XX": {"model": ErrorBody, "description": "The request cannot be fulfilled."}
+        status: {"model": ErrorBody, "description": text} for status, text in _ERRORS.items()
     }
     if route.answer is None or route.is_message:
         return errors
-    return {route.status: {"model": route.answer}, **errors}
+    return {**errors, route.status: {"model": route.answer}}
 
 
 def _answering(route: RestRoute) -> Callable[..., Awaitable[Response]]:
@@ -171,6 +184,9 @@ class _AnsweringRoute(APIRoute):
                 return await write(_with_json(request))
             except (HTTPException, RequestValidationError):
                 raise
+            except (ClientDisconnect, BodyTooLongError):
+                # Nobody reads this: the client is gone, or the guard answers in its own words.
+                return _errors(400, "The body has broken off.")
             except Exception as error:
                 return _error_answer(error, is_message=takes_messages(request.headers))
 
@@ -207,7 +223,8 @@ class _KeptRoute(_AnsweringRoute):
         async def answer(request: Request) -> Response:
             answers: KeptAnswers = request.app.state.answers
             cluster: ClusterView = request.app.state.cluster
-            key = (request.url.path, request.url.query, takes_messages(request.headers))
+            scope = request.scope
+            key = (scope["path"], scope["query_string"], takes_messages(request.headers))
 
             async def written() -> tuple[bytes, str]:
                 response = await write(request)
@@ -248,7 +265,7 @@ def _json_error(error: BaseException) -> Response:
         return _errors(error.status, *error.texts)
     if isinstance(error, UnknownJobError):
         return _errors(404, f"Job {error.job_id} not found")
-    if isinstance(error, NothingCollectedError):
+    if isinstance(error, (NothingCollectedError, UnknownOperatorError)):
         return _errors(404, str(error))
     if isinstance(error, (JobAlreadyEndedError, DuplicateJobSubmissionError)):
         return _errors(409, str(error))
@@ -263,7 +280,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
     """Answer an unknown path, and a method that a path does not have: both are 404 in Flink."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status in (404, 405):
-        return _errors(404, f"Not found: {request.url.path}")
+        return _errors(404, f"Not found: {request.scope['path']}")
     return _errors(status, str(error))
 
 
@@ -291,5 +308,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def _errors(status: int, *texts: str) -> Response:
-    body = ErrorBody(errors=list(texts)).model_dump_json()
+    # A text may hold what a client sent: half a pair of surrogates, which JSON can say and UTF-8 cannot.
+    sendable = [text.encode("utf-8", "replace").decode() for text in texts]
+    body = ErrorBody(errors=sendable).model_dump_json()
     return Response(body, status, media_type=JSON)

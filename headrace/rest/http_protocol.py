@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_HEAD_TIMEOUT_S: Final = 10.0
@@ -25,6 +26,18 @@ class BoundedHttpProtocol(H11Protocol):
         if self._watch is not None:
             self._watch.cancel()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP; where the answer to its request is under way or done, the connection ends with it."""
+        cycle: Any = self.cycle
+        if cycle is not None:
+            # Its request goes on no further: nobody reads what the application says of it.
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def _look(self) -> None:
         """Close a connection that has sent no request since the last look."""

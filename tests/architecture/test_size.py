@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (25, 2_075),
     "network": (87, 9_500),
     "operators": (48, 5_350),
-    "rest": (76, 7_200),
+    "rest": (78, 7_400),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (50, 5_650),

@@ -359,7 +359,11 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._workers.describe_pending(),
         )
         return ResourceOverview(
-            infos, self._workers.pending_count, explanation, self._inspection.ended.describe()
+            infos,
+            self._workers.pending_count,
+            explanation,
+            self._inspection.ended.describe(),
+            self._workers.start_failures_per_second,
         )
 
     # What people ask of TaskManagers

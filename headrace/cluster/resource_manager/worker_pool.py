@@ -24,6 +24,7 @@ from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 
 _TOMBSTONES_MAX: Final = 1000
+_FAILURE_WINDOW_MS: Final = 60_000.0
 _ROOM_CHECK_MS: Final = 1_000.0
 """Interval at which a host without room for a worker is asked again: nobody tells when it has some."""
 _SPENT_CHECK_MS: Final = 1_000.0
@@ -278,6 +279,10 @@ class WorkerPool:
         """Workers that were asked for and have not registered."""
         return sum(w.state is not WorkerState.REGISTERED for w in self._workers.values())
 
+    def start_failures_per_second(self, monotonic_ms: float) -> float:
+        """Return the rate at which workers failed before they registered, over the last minute."""
+        return len(self._recent_failures_ms(monotonic_ms)) * 1000 / _FAILURE_WINDOW_MS
+
     def profile_of(self, worker_id: ResourceId) -> ResourceProfile | None:
         """Return the size of a worker that was asked for because of it; None for the others."""
         worker = self._workers.get(worker_id)
@@ -383,10 +388,12 @@ class WorkerPool:
             self._count_failure(monotonic_ms)
 
     def _count_failure(self, monotonic_ms: float) -> None:
-        recent = [at for at in self._failure_times_ms if monotonic_ms - at < 60_000]
-        self._failure_times_ms = [*recent, monotonic_ms]
+        self._failure_times_ms = [*self._recent_failures_ms(monotonic_ms), monotonic_ms]
         if len(self._failure_times_ms) > self.limits.max_failures_per_minute:
             self._paused_until_ms = monotonic_ms + self.limits.retry_interval_ms
+
+    def _recent_failures_ms(self, monotonic_ms: float) -> list[float]:
+        return [at for at in self._failure_times_ms if monotonic_ms - at < _FAILURE_WINDOW_MS]
 
     def _time_passed(self, monotonic_ms: float) -> list[PoolAction]:
         if monotonic_ms >= self._paused_until_ms:

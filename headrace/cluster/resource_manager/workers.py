@@ -191,6 +191,11 @@ class Workers:
         """Workers that were asked for and have not registered."""
         return self._pool.pending_count
 
+    @property
+    def start_failures_per_second(self) -> float:
+        """Workers that failed before they registered, in the last minute."""
+        return self._pool.start_failures_per_second(self._endpoint.clock.monotonic_ms())
+
     def describe_pending(self) -> str:
         """Say what the wait for workers is about, for people."""
         return self._pool.describe_pending(self._endpoint.clock.monotonic_ms())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import ProgramError
 from headrace.core.operator_events import (
     ReaderProgress,
@@ -66,6 +66,13 @@ class SourceAlignment:
     def is_waiting(self) -> bool:
         """True while the reader as a whole must not be polled."""
         return self._pauses.is_waiting
+
+    def drift_ms(self) -> int:
+        """Return the lead of the reader's watermark over the slowest of its group; LookupError. Any thread."""
+        bound_ms, watermark_ms = self._bound_ms, self._watermarks.watermark_ms
+        if bound_ms is None or watermark_ms in (MIN_TIMESTAMP, MAX_WATERMARK):
+            raise LookupError("the group has no watermark, or the reader has none")
+        return watermark_ms - (bound_ms - self._params.max_drift_ms)
 
     def start(self, reader: SourceReader) -> None:
         """Start reporting for this reader."""

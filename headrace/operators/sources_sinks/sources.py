@@ -20,6 +20,8 @@ from headrace.metrics.names import (
     PENDING_BYTES,
     PENDING_RECORDS,
     SOURCE_IDLE_TIME,
+    WATERMARK_ALIGNMENT_DRIFT,
+    WATERMARK_LAG,
 )
 from headrace.operators.runtime.operator import (
     OneInputOperator,
@@ -122,6 +124,7 @@ class SourceReaderOperator(SourceOperator):
             return context
         assert self._event_time.watermarks is not None
         self._alignment = SourceAlignment(params, context, self._event_time.watermarks)
+        context.metrics.gauge(WATERMARK_ALIGNMENT_DRIFT, self._alignment.drift_ms)
         return replace(context, send_event=self._alignment.send_own_event)
 
     def _must_wait(self) -> bool:
@@ -148,6 +151,13 @@ def register_source_metrics(
             raise LookupError("no event time is known")
         return event_time.emitted_ms - event_time.event_time_ms
 
+    def watermark_lag_ms() -> int:
+        watermarks = event_time.watermarks
+        reached_ms = MIN_TIMESTAMP if watermarks is None else watermarks.watermark_ms
+        if reached_ms in (MIN_TIMESTAMP, MAX_WATERMARK):
+            raise LookupError("there is no watermark yet, or no more")
+        return context.clock.now_ms() - reached_ms
+
     def pending_count() -> int:
         opened = reader()
         count = None if opened is None else opened.pending_record_count()
@@ -172,6 +182,7 @@ def register_source_metrics(
         return unreadable
 
     group.gauge(CURRENT_EMIT_EVENT_TIME_LAG, lag_ms)
+    group.gauge(WATERMARK_LAG, watermark_lag_ms)
     group.gauge(SOURCE_IDLE_TIME, lambda: max(0, context.clock.now_ms() - event_time.emitted_ms))
     group.gauge(PENDING_RECORDS, pending_count)
     group.gauge(PENDING_BYTES, pending_byte_count)

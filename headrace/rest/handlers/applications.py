@@ -3,25 +3,25 @@
 Source: Flink 2.3's ApplicationsOverviewHandler and SingleJobApplication.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.dispatcher import JobOverview
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.jobs import cancel_job, job_details_of, job_exceptions
 from headrace.rest.handlers.parameters import ApplicationParameter, ClusterParameter
 from headrace.rest.models.applications import ApplicationDetails, ApplicationInfo, ApplicationList
 from headrace.rest.models.cluster import Empty
-from headrace.rest.models.jobs import JobExceptions
+from headrace.rest.models.jobs import JobDetails, JobExceptions
 
 _STATUS: Final = {
-    JobStatus.INITIALIZING: "CREATED",
-    JobStatus.CREATED: "CREATED",
-    JobStatus.FAILING: "FAILING",
-    JobStatus.FAILED: "FAILED",
-    JobStatus.CANCELLING: "CANCELING",
-    JobStatus.CANCELED: "CANCELED",
-    JobStatus.FINISHED: "FINISHED",
+    JobStatus.INITIALIZING.name: "CREATED",
+    JobStatus.CREATED.name: "CREATED",
+    JobStatus.FAILING.name: "FAILING",
+    JobStatus.FAILED.name: "FAILED",
+    JobStatus.CANCELLING.name: "CANCELING",
+    JobStatus.CANCELED.name: "CANCELED",
+    JobStatus.FINISHED.name: "FINISHED",
 }
 _SHOWN: Final = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FINISHED")
 
@@ -29,7 +29,8 @@ _SHOWN: Final = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCEL
 async def list_applications(cluster: ClusterParameter) -> ApplicationList:
     """List all jobs as applications."""
     now_ms = cluster.clock.now_ms()
-    return ApplicationList(applications=[_info(job, now_ms) for job in await cluster.jobs()])
+    jobs = [job_details_of(job, now_ms) for job in await cluster.jobs()]
+    return ApplicationList(applications=[application_of(job) for job in jobs])
 
 
 async def application_details(
@@ -43,12 +44,7 @@ async def application_details(
     else:
         raise NotFoundError(f"Application {application.hex()} not found")
     reached = (await cluster.details(application)).status_timestamps_ms
-    times = {_STATUS.get(JobStatus[name], "RUNNING"): moment for name, moment in reached.items()}
-    return ApplicationDetails(
-        **_info(job, now_ms).model_dump(exclude={"job_counts"}),
-        timestamps={name: times.get(name, 0) for name in _SHOWN},
-        jobs=[job_details_of(job, now_ms)],
-    )
+    return application_with_job(job_details_of(job, now_ms), reached)
 
 
 async def cancel_application(cluster: ClusterParameter, application: ApplicationParameter) -> Empty:
@@ -63,13 +59,28 @@ async def application_exceptions(
     return await job_exceptions(cluster, application)
 
 
-def _info(job: JobOverview, now_ms: int) -> ApplicationInfo:
+def application_of(job: JobDetails) -> ApplicationInfo:
+    """Return the application that a job is."""
     return ApplicationInfo(
-        id=job.job_id.hex(),
+        id=job.jid,
         name=f"SingleJobApplication({job.name})",
-        start_time=job.start_ms,
-        end_time=job.end_ms,
-        duration=(job.end_ms if job.end_ms >= 0 else now_ms) - job.start_ms,
-        status=_STATUS.get(job.status, "RUNNING"),
-        job_counts={job.status.name: 1},
+        start_time=job.start_time,
+        end_time=job.end_time,
+        duration=job.duration,
+        status=_STATUS.get(job.state, "RUNNING"),
+        job_counts={job.state: 1},
+    )
+
+
+def application_with_job(job: JobDetails, reached_ms: Mapping[str, int]) -> ApplicationDetails:
+    """Return the application that a job is, with the job. `reached_ms`: moments by the statuses of the job."""
+    # Several statuses of a job are one of its application, which has the first moment; 0: never entered.
+    times: dict[str, int] = {}
+    for name, moment in sorted(reached_ms.items(), key=lambda each: each[1]):
+        if moment:
+            times.setdefault(_STATUS.get(name, "RUNNING"), moment)
+    return ApplicationDetails(
+        **application_of(job).model_dump(exclude={"job_counts"}),
+        timestamps={name: times.get(name, 0) for name in _SHOWN},
+        jobs=[job],
     )

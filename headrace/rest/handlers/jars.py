@@ -60,7 +60,7 @@ async def upload_jar(
         upload = await _received(programs, request, parser)
     except FormError as error:
         raise BadRequestError(f"Request did not match expected format: {error}.") from error
-    path = await run_in_thread(_THREAD, upload.finish)
+    path = await _kept(upload.finish)
     return models.JarUploaded(filename=str(path))
 
 

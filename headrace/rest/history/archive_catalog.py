@@ -9,7 +9,7 @@ Source: Flink HistoryServerArchiveFetcher.
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +18,6 @@ import msgspec
 
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.core.clock import Clock
-from headrace.core.errors import DECODE_ERRORS
 from headrace.rest.handler_errors import NotFoundError, UnavailableError
 from headrace.rest.history.archive_file import (
     ArchiveIndex,
@@ -32,6 +31,8 @@ from headrace.rest.history.archive_storage import (
     list_archives,
     open_archive,
 )
+from headrace.rest.history.archived_applications import application_list
+from headrace.rest.history.listed_job import ListedJob, checked_overview
 from headrace.rest.history.overview_cache import CachedOverview, OverviewCache
 
 _LOG: Final = logging.getLogger(__name__)
@@ -42,7 +43,6 @@ _READ_AT_ONCE: Final = 256
 _INDEXES_MAX: Final = 32
 _KEPT_BLOCKS_MAX: Final = 10_000
 """Blocks of an index that is kept for the next answer; a larger one is read again."""
-_OVERVIEW_BYTES_MAX: Final = 10_000
 _CACHE_INTERVAL_MS: Final = 60_000.0
 
 _StorageError = (OSError, CheckpointStorageError)
@@ -100,6 +100,7 @@ class ArchiveCatalog:
         """By job, as replaced by `refresh` as a whole."""
         self._listed: tuple[dict[str, _Seen], bytes] = ({}, b"")
         """The JSON of all jobs, and those that it is of."""
+        self._listed_applications: tuple[dict[str, _Seen], bytes] = ({}, b"")
         self._told: Final[OrderedDict[StoredArchive, None]] = OrderedDict()
         self._unreachable: Final[set[str]] = set()
         # Guards the indexes, which all who answer share.
@@ -117,12 +118,24 @@ class ArchiveCatalog:
         """Return the JSON of all jobs, the newest first."""
         seen, (listed, text) = self._seen, self._listed
         if listed is not seen:
-            ordered = sorted(
-                seen.values(), key=lambda each: (-each.archive.modified_ms, each.archive.job)
-            )
-            text = b'{"jobs":[' + b",".join(each.overview for each in ordered) + b"]}"
+            text = b'{"jobs":[' + b",".join(each.overview for each in _newest_first(seen)) + b"]}"
             self._listed = (seen, text)
         return text
+
+    def applications(self) -> bytes:
+        """Return the JSON of all jobs as applications, the newest first."""
+        seen, (listed, text) = self._seen, self._listed_applications
+        if listed is not seen:
+            text = application_list(_line_of(each) for each in _newest_first(seen))
+            self._listed_applications = (seen, text)
+        return text
+
+    def line(self, job: str) -> ListedJob:
+        """Return a job as lists show it. NotFoundError."""
+        seen = self._seen.get(job)
+        if seen is None:
+            raise NotFoundError(f"Job {job} not found")
+        return _line_of(seen)
 
     def statuses(self) -> list[tuple[str, str]]:
         """Return ids and statuses of all jobs."""
@@ -241,7 +254,7 @@ class ArchiveCatalog:
             if overview is None:
                 with open_archive(archive) as file:
                     overview = bytes(read_index(archive.uri, file).overview)
-            shown = _checked_overview(archive, overview)
+            shown = checked_overview(archive, overview)
         except DamagedArchiveError as error:
             self._remember_damaged(archive)
             return error
@@ -308,30 +321,9 @@ class ArchiveCatalog:
                 self._indexes.popitem(last=False)
 
 
-class _ListedJob(msgspec.Struct, frozen=True, rename="kebab"):
-    """A job in lists: the fields of `models.jobs.JobDetails`, as they are read."""
-
-    jid: str
-    name: str
-    job_type: str = msgspec.field(name="jobType")
-    scheduler_type: str = msgspec.field(name="schedulerType")
-    start_time: int
-    end_time: int
-    duration: int
-    state: str
-    last_modification: int
-    tasks: dict[str, int]
-    pending_operators: int = 0
+def _newest_first(seen: Mapping[str, _Seen]) -> list[_Seen]:
+    return sorted(seen.values(), key=lambda each: (-each.archive.modified_ms, each.archive.job))
 
 
-def _checked_overview(archive: StoredArchive, overview: bytes) -> _ListedJob:
-    """Return the line of a job, which is data of whoever wrote the archive. DamagedArchiveError."""
-    if len(overview) > _OVERVIEW_BYTES_MAX:
-        raise DamagedArchiveError(archive.uri, "the line of its job is too long")
-    try:
-        shown = msgspec.json.decode(overview, type=_ListedJob)
-    except DECODE_ERRORS as error:
-        raise DamagedArchiveError(archive.uri, "the line of its job cannot be read") from error
-    if shown.jid != archive.job:
-        raise DamagedArchiveError(archive.uri, f"it is of another job, {shown.jid[:32]}")
-    return shown
+def _line_of(seen: _Seen) -> ListedJob:
+    return msgspec.json.decode(seen.overview, type=ListedJob)

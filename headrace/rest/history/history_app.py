@@ -1,7 +1,8 @@
 """The application of the history server: routes of a cluster's REST API, answered from archives."""
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from fastapi import Request, Response
 
@@ -19,18 +20,24 @@ from headrace.rest.handlers.cluster import (
     sign_in,
     sign_out,
 )
-from headrace.rest.handlers.parameters import JobParameter
+from headrace.rest.handlers.parameters import ApplicationParameter, JobParameter
 from headrace.rest.history.archive_catalog import ArchiveCatalog
 from headrace.rest.history.archived_answers import OVERVIEW_PATH, archived_routes
+from headrace.rest.history.archived_applications import archived_application
 from headrace.rest.models import cluster as cluster_models
+from headrace.rest.models.applications import ApplicationDetails
 from headrace.rest.models.jobs import JobIds, JobIdWithStatus
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 from headrace.rest.routes import ROUTES, RestRoute
+
+T = TypeVar("T")
 
 _READS_MAX: Final = 8
 """Answers that are read from archives at once."""
 _WAITING_MAX: Final = 256
 """Answers that are read or wait for it; who asks for more is asked to come again."""
+_JOB: Final = "/jobs/{jobid}"
+_APPLICATION: Final = "/applications/{applicationid}"
 
 
 class History:
@@ -45,14 +52,16 @@ class History:
 
     async def answer(self, job: str, path: str) -> bytes:
         """Return the JSON of a path from the archive of a job."""
+        return await self.read(lambda: self.catalog.answer(job, path))
+
+    async def read(self, body: Callable[[], T]) -> T:
+        """Return what the catalog says once it may be asked."""
         if self._waiting_count >= _WAITING_MAX:
             raise UnavailableError(f"{_WAITING_MAX} answers are waited for; ask again")
         self._waiting_count += 1
         try:
             async with self._reads:
-                return await run_in_thread(
-                    "headrace-history-read", lambda: self.catalog.answer(job, path)
-                )
+                return await run_in_thread("headrace-history-read", body)
         finally:
             self._waiting_count -= 1
 
@@ -69,12 +78,14 @@ def history_routes() -> tuple[RestRoute, ...]:
         for route in archived_routes()
         if route.path != OVERVIEW_PATH
     )
+    log_url = f"{_JOB}/jobmanager/log-url"
     of_running_jobs = (
         RestRoute("GET", route.path, _of_running_job, None)
         for route in ROUTES
-        if route.path.startswith("/jobs/{jobid}/")
+        if route.path.startswith(f"{_JOB}/")
         and route.method == "GET"
         and not route.is_archived
+        and route.path != log_url
     )
     return (
         RestRoute("GET", "/config", _configuration, cluster_models.DashboardConfiguration),
@@ -83,6 +94,11 @@ def history_routes() -> tuple[RestRoute, ...]:
         RestRoute("DELETE", "/session", sign_out, None),
         RestRoute("GET", "/jobs", _job_ids, JobIds),
         RestRoute("GET", OVERVIEW_PATH, _jobs, None),
+        RestRoute("GET", "/applications/overview", _applications, None),
+        RestRoute("GET", _APPLICATION, _application, ApplicationDetails),
+        RestRoute("GET", f"{_APPLICATION}/exceptions", _answer_of_application, None),
+        RestRoute("GET", f"{_APPLICATION}/jobmanager/config", _answer_of_application, None),
+        RestRoute("GET", log_url, _log_url, cluster_models.LogUrl),
         *of_archives,
         *of_running_jobs,
     )
@@ -130,9 +146,36 @@ async def _jobs(request: Request) -> Response:
     return Response(_history(request).catalog.overviews(), media_type=JSON)
 
 
+async def _applications(request: Request) -> Response:
+    """List all jobs as applications, the newest first."""
+    history = _history(request)
+    return Response(await history.read(history.catalog.applications), media_type=JSON)
+
+
+async def _application(request: Request, application: ApplicationParameter) -> ApplicationDetails:
+    """Show one application with its job."""
+    history, job = _history(request), application.hex()
+    line = history.catalog.line(job)
+    return archived_application(line, await history.answer(job, f"/jobs/{job}"))
+
+
+async def _answer_of_application(request: Request, application: ApplicationParameter) -> Response:
+    """Return what the archive of an application's job has below the same name."""
+    job = application.hex()
+    part = request.scope["path"].lower().rpartition(job)[2]
+    answer = await _history(request).answer(job, f"/jobs/{job}{part}")
+    return Response(answer, media_type=JSON)
+
+
+async def _log_url(request: Request, job: JobParameter) -> cluster_models.LogUrl:
+    """Tell that there is no log: archives hold none, and Flink's web UI asks for its place."""
+    _history(request).catalog.line(job.hex())
+    return cluster_models.LogUrl(url="")
+
+
 async def _archived_answer(request: Request, job: JobParameter) -> Response:
     """Return what the job's cluster answered when the job had ended."""
-    path = request.url.path.removeprefix(VERSION_PREFIX).lower()
+    path = request.scope["path"].removeprefix(VERSION_PREFIX).lower()
     return Response(await _history(request).answer(job.hex(), path), media_type=JSON)
 
 
@@ -141,7 +184,7 @@ async def _of_running_job(request: Request, job: JobParameter) -> Response:
     if not _history(request).catalog.has(job.hex()):
         raise NotFoundError(f"Job {job.hex()} not found")
     raise NotFoundError(
-        f"Job {job.hex()} has ended, and only a running one has {request.url.path}: of an ended one there are "
+        f"Job {job.hex()} has ended, and only a running one has {request.scope['path']}: of an ended one there are "
         f"metrics over time at /jobs/{job.hex()}/metrics-history, and sums at /jobs/{job.hex()}"
     )
 

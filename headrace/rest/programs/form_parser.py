@@ -1,19 +1,29 @@
 """FormParser: reads a form of files (multipart/form-data) as its bytes come, whole files in no one's memory. Pure.
 
-Source: RFC 2046, section 5.1; RFC 7578.
+Parameters of headers are read here, not by the module `email`, which is made for mail: it decodes by whatever codec a
+header names, and fails in many ways.
+Source: RFC 2046, section 5.1; RFC 7578; RFC 5987.
 """
 
-import email.message
-import email.parser
 import enum
+import re
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 _HEADERS_BYTES_MAX: Final = 8_192
+_CONTENT_TYPE_MAX: Final = 1_000
 _BOUNDARY_MAX: Final = 200
 _LINE: Final = b"\r\n"
 _BLANK: Final = b"\r\n\r\n"
 _DASHES: Final = b"--"
+_FOLD: Final = re.compile(r"\r\n(?=[ \t])")
+# Each alternative begins with another character, so that a text of any kind is read in one pass.
+_PARAMETER: Final = re.compile(
+    r"""\s*;\s*(?P<name>[^\s;="]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s;"]*))""",
+    re.DOTALL,
+)
+_PARAMETERS_END: Final = re.compile(r"[\s;]*\Z")
 
 
 class FormError(ValueError):
@@ -117,8 +127,7 @@ class FormParser:
             return False
         if end > _HEADERS_BYTES_MAX:
             raise FormError("the headers of a field are too long")
-        headers = email.parser.BytesHeaderParser().parsebytes(bytes(self._buffer[len(_LINE) : end]))
-        events.append(PartBegun(_parameter(headers, "name"), headers.get_filename("") or ""))
+        events.append(_begun(bytes(self._buffer[len(_LINE) : end])))
         del self._buffer[: end + len(_BLANK)]
         self._state = _State.CONTENT
         return True
@@ -126,10 +135,11 @@ class FormParser:
 
 def boundary_of(content_type: str) -> bytes:
     """Return the boundary that a Content-Type names. FormError where it is no form's."""
-    message = email.message.Message()
-    message["content-type"] = content_type
-    boundary = message.get_boundary()
-    if message.get_content_type() != "multipart/form-data" or not boundary:
+    if len(content_type) > _CONTENT_TYPE_MAX:
+        raise FormError("the Content-Type is too long")
+    media_type, parameters = header_parameters(content_type)
+    boundary = parameters.get("boundary", "")
+    if media_type != "multipart/form-data" or not boundary:
         raise FormError("the body must be a form of files (multipart/form-data) with a boundary")
     try:
         return boundary.encode("ascii")
@@ -137,6 +147,40 @@ def boundary_of(content_type: str) -> bytes:
         raise FormError("the boundary of the form is no ASCII") from error
 
 
-def _parameter(headers: email.message.Message, name: str) -> str:
-    found = headers.get_param(name, "", "content-disposition")
-    return found if isinstance(found, str) else ""
+def header_parameters(value: str) -> tuple[str, dict[str, str]]:
+    """Return the word with which a header begins, and its parameters; words and names in lower case. FormError."""
+    position = len(value.partition(";")[0])
+    word = value[:position].strip().lower()
+    found: dict[str, str] = {}
+    while not _PARAMETERS_END.match(value, position):
+        parameter = _PARAMETER.match(value, position)
+        if parameter is None:
+            raise FormError("the parameters of a header cannot be read")
+        position = parameter.end()
+        name, quoted = parameter["name"].lower(), parameter["quoted"]
+        if name in found:
+            raise FormError("a header has a parameter twice")
+        found[name] = parameter["plain"] if quoted is None else _unquoted(quoted)
+    return word, found
+
+
+def _begun(headers: bytes) -> PartBegun:
+    for line in _FOLD.sub("", headers.decode("utf-8", "replace")).split("\r\n"):
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "content-disposition":
+            parameters = header_parameters(value)[1]
+            return PartBegun(parameters.get("name", ""), _file_name(parameters))
+    return PartBegun("", "")
+
+
+def _file_name(parameters: dict[str, str]) -> str:
+    """Return the name of a file: of two, the one that tells its encoding, which is read as UTF-8 (RFC 5987)."""
+    encoded = parameters.get("filename*")
+    if encoded is None:
+        return parameters.get("filename", "")
+    return unquote(encoded.split("'", 2)[-1], "utf-8", "replace")
+
+
+def _unquoted(text: str) -> str:
+    """Return a quoted text as it was meant; a backslash before any other sign is one of a Windows path."""
+    return text.replace("\\\\", "\\").replace('\\"', '"')

@@ -171,7 +171,7 @@ class Upload:
     def finish(self) -> Path:
         """Keep the program, and return its path; UploadRefusedError for an archive that is none."""
         self._file.close()
-        if self._path.suffix != ".py" and not zipfile.is_zipfile(self._partial):
+        if self._path.suffix != ".py" and not _is_zip(self._partial):
             self.abandon()
             raise UploadRefusedError(f"{self._path.name} is no zip archive.")
         self._partial.replace(self._path)
@@ -181,6 +181,13 @@ class Upload:
         """Leave nothing behind; without effect once it is kept."""
         self._file.close()
         self._partial.unlink(missing_ok=True)
+
+
+def _is_zip(path: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:  # Its end says something that no archive of one file can.
+        return False
 
 
 def plain_name(name: str) -> str:

@@ -150,10 +150,11 @@ def test_the_cluster_is_counted() -> None:
         location = TaskManagerLocation(TM_1, "host", 1, None, "host")
         return TaskManagerInfo(TM_1, "address", location, 2, free, 7)
 
-    overview = ResourceOverview((info(TM_1, 1), info(TM_2, 2)), 3)
+    overview = ResourceOverview((info(TM_1, 1), info(TM_2, 2)), 3, start_failures_per_second=0.05)
     assert cluster_metrics(overview, 4) == {
         "numRegisteredTaskManagers": 2,
         "numPendingTaskManagers": 3,
+        "startWorkFailurePerSecond": 0.05,
         "numRunningJobs": 4,
         "taskSlotsAvailable": 3,
         "taskSlotsTotal": 4,

@@ -148,6 +148,18 @@ def test_a_reader_that_is_too_far_ahead_is_not_asked_until_the_bound_has_grown()
     assert harness.output.rows == [100, 200]
 
 
+def test_the_drift_of_a_reader_is_its_lead_over_the_slowest_of_its_group() -> None:
+    harness = _harness(_Source(_Reader, ("", 100)))
+    _bound(harness, 60)
+    assert "watermarkAlignmentDrift" not in harness.metrics.snapshot()
+    _poll(harness)
+    harness.perform(TimeAt(200))
+    # The bound is 50 ms, the drift that is allowed, beyond the slowest.
+    assert harness.metrics.snapshot()["watermarkAlignmentDrift"] == 99 - 10
+    _bound(harness, None)
+    assert "watermarkAlignmentDrift" not in harness.metrics.snapshot()
+
+
 def test_a_reader_that_waits_for_others_is_not_idle() -> None:
     harness = _harness(_Source(_Reader, ("", 100)))
     _poll(harness)

@@ -13,11 +13,11 @@ from headrace.functions.source import Boundedness, InputStatus, Source, SourceOu
 from headrace.functions.specs.operator_specs import SinkSpec, SourceSpec
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.operators.runtime.operator import SourceOperator
-from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows
+from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, TimeAt
 
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()
 LAG, IDLE, PENDING = "currentEmitEventTimeLag", "sourceIdleTime", "pendingRecords"
-PENDING_BYTES = "pendingBytes"
+PENDING_BYTES, WATERMARK_LAG = "pendingBytes", "watermarkLag"
 
 
 class _TimedSource(Source):
@@ -72,6 +72,20 @@ def test_the_lag_of_a_source_is_the_age_of_its_newest_event_when_it_left() -> No
     assert harness.metrics.snapshot()[LAG] == 15
     poll(harness)
     assert harness.metrics.snapshot()[LAG] == 115
+
+
+def test_the_lag_of_a_watermark_grows_until_the_next_one() -> None:
+    harness = opened(_TimedSource([-30], [-10]))
+    assert WATERMARK_LAG not in harness.metrics.snapshot()
+    poll(harness)
+    harness.perform(TimeAt(1_000))
+    # Of monotonous timestamps the watermark is one less than the newest.
+    assert harness.metrics.snapshot()[WATERMARK_LAG] == 1_031
+    harness.clock.advance_ms(5)
+    assert harness.metrics.snapshot()[WATERMARK_LAG] == 1_036
+    without_strategy = opened(_TimedSource([1]), None)
+    poll(without_strategy)
+    assert WATERMARK_LAG not in without_strategy.metrics.snapshot()
 
 
 def test_where_no_strategy_looks_at_event_time_there_is_no_lag() -> None:

@@ -11,12 +11,17 @@ from headrace.rest.history.archive_file import pack_archive
 from headrace.rest.history.history_server import archive_folders
 from headrace.rest.history.options import HISTORY_REFRESH_INTERVAL
 from tests.unit.rest.history.archived_jobs import (
+    END_MS,
+    archive_of,
+    failed_job,
     job_id_of,
     overview_of,
     small_archive,
     write_archives,
 )
 from tests.unit.rest.history.served_history import ServedHistory, served_history
+from tests.unit.rest.sample_cluster import FAILED_JOB, START_MS
+from tests.unit.rest.served_cluster import served_cluster
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +57,42 @@ def test_jobs_of_all_folders_are_listed_the_newest_first(history: ServedHistory)
     assert history.get("/overview").json["jobs-finished"] == 4
 
 
+def test_an_archived_job_has_no_place_of_a_log(history: ServedHistory) -> None:
+    assert history.get(f"/jobs/{job_id_of(1)}/jobmanager/log-url").json == {"url": ""}
+    assert history.get(f"/jobs/{job_id_of(99)}/jobmanager/log-url").status == 404
+
+
+def test_jobs_are_listed_as_applications_too(history: ServedHistory) -> None:
+    found = history.get("/applications/overview").json["applications"]
+    assert [each["id"] for each in found] == [job_id_of(number) for number in (7, 3, 2, 1)]
+    assert found[0] == {
+        "id": job_id_of(7),
+        "name": "SingleJobApplication(cities)",
+        "start-time": START_MS,
+        "end-time": END_MS,
+        "duration": 200,
+        "status": "FINISHED",
+        "jobs": {"FINISHED": 1},
+    }
+
+
+def test_an_application_is_shown_as_its_cluster_showed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, job = tmp_path / "archives", FAILED_JOB.hex()
+    folder.mkdir()
+    (folder / job).write_bytes(archive_of(failed_job()))
+    paths = ("/applications/overview", f"/applications/{job}", f"/applications/{job}/exceptions")
+    with served_cluster(tmp_path / "cluster", monkeypatch) as cluster:
+        said = [cluster.get(path).json for path in paths]
+    with served_history(tmp_path, monkeypatch, folder) as history:
+        shown = [history.get(path).json for path in paths]
+        settings = history.get(f"/v1/applications/{job}/jobmanager/config")
+    of_job = [each for each in said[0]["applications"] if each["id"] == job]
+    assert shown == [{"applications": of_job}, *said[1:]]
+    assert (settings.status, settings.json) == (200, [])
+
+
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 def test_an_answer_is_read_from_its_archive(history: ServedHistory, prefix: str) -> None:
     assert history.get(f"{prefix}/jobs/{job_id_of(2)}").json == {"jid": job_id_of(2)}
@@ -73,6 +114,10 @@ def test_an_answer_is_read_from_its_archive(history: ServedHistory, prefix: str)
         (f"/jobs/{job_id_of(99)}/metrics", 404, f"Job {job_id_of(99)} not found"),
         ("/jobs/..%2f..%2fetc%2fpasswd", 404, "Not found"),
         ("/taskmanagers", 404, "Not found: /taskmanagers"),
+        (f"/applications/{job_id_of(99)}", 404, f"Job {job_id_of(99)} not found"),
+        (f"/applications/{job_id_of(99)}/exceptions", 404, f"Job {job_id_of(99)} not found"),
+        (f"/applications/{job_id_of(1)}", 404, "does not tell its times"),
+        (f"/applications/{job_id_of(1)}/exceptions", 404, "has no /jobs/"),
     ],
 )
 def test_what_no_archive_has_is_an_error(

@@ -11,6 +11,7 @@ from headrace.rest.programs.form_parser import (
     PartBegun,
     PartBytes,
     boundary_of,
+    header_parameters,
 )
 
 
@@ -80,3 +81,42 @@ def test_a_content_type_without_a_boundary_is_refused(content_type: str) -> None
 
 def test_the_boundary_of_a_content_type_may_be_quoted() -> None:
     assert boundary_of('multipart/form-data; boundary="a b"') == b"a b"
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        ('form-data; name="x"; filename="a;b.py"', "a;b.py"),
+        (r'form-data; filename="a\"b\\c.py"', 'a"b\\c.py'),
+        (r'form-data; filename="C:\jobs\job.py"', r"C:\jobs\job.py"),
+        ("form-data; FileName = job.py ; name=x;", "job.py"),
+        ("form-data; filename=\"job.py\"; filename*=UTF-8''%C3%A4.py", "\xe4.py"),
+        ("form-data; filename*=idna''job.py", "job.py"),
+        ("form-data; filename*=utf-8''%ED%A0%80.py", "\ufffd\ufffd\ufffd.py"),
+        ('form-data;\r\n filename="job.py"', "job.py"),
+        (f"form-data; filename*{'9' * 5_000}=job.py", ""),
+    ],
+)
+def test_the_name_of_a_file_is_read_as_clients_write_it(disposition: str, name: str) -> None:
+    body = f"--b\r\nContent-Disposition: {disposition}\r\n\r\n".encode()
+    (begun,), _ = joined(FormParser(b"b").feed(body))
+    assert begun.file_name == name
+
+
+@pytest.mark.parametrize(
+    "value", ["a; b", 'a; b="c', "a; b=c d", "a; b=1; B=2", 'a; b="c"d', ";" * 9 + "b"]
+)
+def test_parameters_that_cannot_be_read_are_refused(value: str) -> None:
+    with pytest.raises(FormError, match="a header"):
+        header_parameters(value)
+
+
+@given(st.text(max_size=80) | st.text('a=;"\\\\ ', max_size=80))
+def test_any_header_is_read_or_refused(value: str) -> None:
+    try:
+        word, parameters = header_parameters(value)
+    except FormError as error:
+        assert str(error)
+    else:
+        assert word == word.lower()
+        assert all(name and name == name.lower() for name in parameters)
