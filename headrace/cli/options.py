@@ -32,14 +32,14 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 def refuse_unusable(settings: Mapping[str, str]) -> None:
     """Raise UsageError for a key that no option declares, naming the nearest, and for values that cannot be."""
+    # Imported late: help texts do not need it. It declares the options of the host, without importing PySpark.
+    from headrace.spark.master import refuse_unusable_host_settings
+
     if unknown_settings(settings, FREE_PREFIXES):
         declare_all_options()
     try:
         check_settings(settings, FREE_PREFIXES)
         if not runs_elsewhere(Settings(settings)):
-            # Imported late: the help texts do not need Spark, and a client of another cluster does not at all.
-            from headrace.spark.session.session_configuration import refuse_unusable_host_settings
-
             refuse_unusable_host_settings(settings)
     except (ConfigurationError, HostError) as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error

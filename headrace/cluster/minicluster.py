@@ -27,6 +27,15 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.ids import JobId, ResourceId
+from headrace.core.process.log_files import (
+    JOB_MANAGER,
+    named_log_folder,
+    private_folder,
+    task_manager_file_name,
+)
+from headrace.core.process.logger_tap import HEADRACE_TAP
+from headrace.core.process.process_log import ProcessLog
+from headrace.core.process.rotating_file import RotatingFile
 from headrace.core.randomness import system_random
 from headrace.core.resource_profile import ResourceProfile
 from headrace.core.security.cluster_secret import cluster_secret
@@ -39,6 +48,13 @@ from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
+
+_IN_ONE_PROCESS: Final = (
+    "This TaskManager runs in the JobManager's process and has no log of its own: what Headrace logs here is in "
+    f"{JOB_MANAGER}.log ('headrace logs', /jobmanager/log), and what functions print and log goes to the "
+    "output of that process.\n"
+).encode()
+"""Content of a TaskManager's files."""
 
 
 class MiniCluster:
@@ -72,6 +88,7 @@ class MiniCluster:
         self._driver: Final = _InProcessDriver(self._settings, task_manager_count, scratch)
         self._coordinator_factories: Final = coordinator_factories or {}
         self._handle: ClusterHandle | None = None
+        self._log: ProcessLog | None = None
 
     def __enter__(self) -> "MiniCluster":
         self.start()
@@ -80,20 +97,38 @@ class MiniCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self) -> None:
-        """Start the control plane."""
+    def start(self, log_folder: Path | None = None) -> None:
+        """Start the control plane. This process writes its log to `log_folder`, without it below `env.log.dir`, if set.
+
+        ConfigurationError where no folder can be made there.
+        """
+        folder = log_folder or named_log_folder(self._settings, SystemClock().now_ms())
+        if folder is not None:
+            self._log = ProcessLog(private_folder(folder), JOB_MANAGER, self._settings)
+            HEADRACE_TAP.add(self._log.handler, self._log.level)
+            _LOG.info("the log file of the cluster is in %s", folder)
         control = EventLoopThread("headrace-minicluster")
         try:
-            self._handle = control.run(self._start(control))
+            self._handle = control.run(self._start(control, folder))
         except BaseException:
             control.stop()
+            self._close_log()
             raise
 
     def close(self) -> None:
         """Cancel all jobs and end everything; idempotent."""
         handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.close()
+        try:
+            if handle is not None:
+                handle.close()
+        finally:
+            self._close_log()
+
+    def _close_log(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            HEADRACE_TAP.remove(log.handler)
+            log.close()
 
     @property
     def handle(self) -> ClusterHandle:
@@ -110,7 +145,7 @@ class MiniCluster:
         """Wait for the end of a job; TimeoutError after `timeout_s`."""
         return self.handle.call(self.handle.dispatcher.request_job_result(job_id), timeout_s)
 
-    async def _start(self, control: EventLoopThread) -> ClusterHandle:
+    async def _start(self, control: EventLoopThread, log_folder: Path | None) -> ClusterHandle:
         clock, random = SystemClock(), system_random()
         network = LoopbackNetwork(clock, random, loop=control.loop, settings=self._settings)
         rpc_service = network.create_service("minicluster")
@@ -124,6 +159,7 @@ class MiniCluster:
             on_job_ended=self._on_job_ended,
             registry=create_metric_registry(self._settings, clock, DRIVER_NAME),
             host="localhost",
+            log_folder=log_folder,
         )
         self._driver.open(rpc_service, cluster)
         handle = ClusterHandle(control, rpc_service, cluster)
@@ -248,7 +284,20 @@ class _InProcessDriver:
             secret=self.secret,
             settings=self._settings.to_dict(),
             scratch_directory=self._scratch_of(worker_id),
+            log_folder=self._log_folder_of(worker_id),
         )
+
+    def _log_folder_of(self, worker_id: ResourceId) -> Path | None:
+        """Return the cluster's folder, with files of the TaskManager that say where its log is."""
+        assert self._cluster is not None
+        folder = self._cluster.log_folder
+        if folder is not None:
+            for ending in (".log", ".out"):
+                name = f"{task_manager_file_name(worker_id)}{ending}"
+                file = RotatingFile(folder / name, 1 << 10, 0)
+                file.write(_IN_ONE_PROCESS)
+                file.close()
+        return folder
 
     def _scratch_of(self, worker_id: ResourceId) -> Path | None:
         if self._scratch is None:

@@ -45,7 +45,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.host: NoExecutorError, SessionStoppedError
 |  +- spark.session.class_archive: ClassArchiveError
 |  +- spark.session.java_runtime: JavaNotFoundError
-|  +- spark.session.master: MasterUnreachableError, UnknownMasterError
+|  +- spark.master: MasterUnreachableError, UnknownMasterError
 |  +- spark.session.program_sessions: UnobeyedSettingError
 |  +- spark.workers.resource_driver: SparkHostLostError
 |  +- spark.session.session: SparkStartError

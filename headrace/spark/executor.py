@@ -2,12 +2,13 @@
 
 import logging
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -27,16 +28,18 @@ from headrace.gateways.messages import DataSetInfo
 from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import FREE_PREFIXES, PYTHON_FILES, runs_in_batch
-from headrace.rest.server import RestServer
 from headrace.spark.batch.batch_support import refuse_unsupported
-from headrace.spark.host import SparkHost
+from headrace.spark.master import embedded_slot_count, given_master, parse_master
 from headrace.spark.options import SLOT_COUNT
-from headrace.spark.session.master import parse_master
-from headrace.spark.session.session import planned_or_running_master
-from headrace.spark.session.session_configuration import embedded_slot_count
+
+if TYPE_CHECKING:
+    from headrace.rest.server import RestServer
+    from headrace.spark.host import SparkHost
 
 _LOG: Final = logging.getLogger(__name__)
 _SUBMIT_TIMEOUT_S: Final = 60.0
+_SESSION_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+"""Environment variables of a program for which somebody has started Spark."""
 
 
 class ExternalResourcesError(HostError):
@@ -73,7 +76,7 @@ class NotEnoughSlotsError(HostError):
         self.needed, self.available = needed, available
 
 
-def _slots_of(host: SparkHost) -> int:
+def _slots_of(host: "SparkHost") -> int:
     return max(1, host.slot_count if host.slot_count is not None else 1)
 
 
@@ -95,7 +98,8 @@ class SparkExecutor:
 
     def submit(self, job_graph: JobGraph) -> JobClient:
         """Submit a job, starting Spark and the cluster if need be; returns once the Dispatcher has taken it."""
-        # Here every option is declared, which it was not yet where the program set them; Spark takes long to start.
+        # Then every option is declared, which it was not yet where the program set them; Spark takes long to start.
+        _host_class()
         check_values(job_graph.settings)
         self._warn_of_idle_settings(job_graph.settings)
         is_batch = runs_in_batch(Settings(job_graph.settings))
@@ -128,6 +132,7 @@ class SparkExecutor:
 
         Nothing runs yet. ProgramError where the records have no columns, or the job has what BATCH mode has not.
         """
+        _host_class()
         check_values(job_graph.settings)
         host = self._started_host(job_graph.settings)
         host.refuse_unobeyed(job_graph.settings)
@@ -140,7 +145,7 @@ class SparkExecutor:
 
     def known_parallelism(self) -> int | None:
         """Return the number of slots, or None while it is unknown: only a running Spark knows a cluster's."""
-        master = planned_or_running_master(self._settings)
+        master = _planned_or_running_master(self._settings)
         if master is None:
             return embedded_slot_count(self._settings, os.cpu_count() or 1)
         kind = parse_master(master, os.cpu_count() or 1)
@@ -162,12 +167,12 @@ class SparkExecutor:
             host.handle.release_data_set(data_set)
 
     @property
-    def rest(self) -> RestServer | None:
+    def rest(self) -> "RestServer | None":
         """The REST endpoint of the cluster, None where no cluster runs, or it has none."""
         host = self._live_host()
         return None if host is None else host.rest
 
-    def _live_host(self) -> SparkHost | None:
+    def _live_host(self) -> "SparkHost | None":
         with self._lock:
             host = self._host
         is_lost = host is None or host.has_lost_session or host.failure is not None
@@ -187,7 +192,7 @@ class SparkExecutor:
         self._handlers.close()
 
     @staticmethod
-    def _with_files(job_graph: JobGraph, host: SparkHost) -> JobGraph:
+    def _with_files(job_graph: JobGraph, host: "SparkHost") -> JobGraph:
         """Ship the files that a job's functions import, and return the job with their absolute paths."""
         # A program may name files after the executor was made, as it is before a program begins.
         files = python_files(Settings(job_graph.settings))
@@ -204,7 +209,7 @@ class SparkExecutor:
                 self._warned_of.add(sentence)
                 _LOG.warning("%s", sentence)
 
-    def _started_host(self, program: Mapping[str, str] | None = None) -> SparkHost:
+    def _started_host(self, program: Mapping[str, str] | None = None) -> "SparkHost":
         """Return the host, started with the settings of the `program` too where this needs it first."""
         with self._lock:
             if self._is_closed:
@@ -220,7 +225,7 @@ class SparkExecutor:
                 self._handlers.callback(end_in_order_when_terminated())
                 settings = Settings({**(program or {}), **self._settings.to_dict()})
                 _refuse_high_availability(settings)
-                host = SparkHost(settings, log_folder=self._log_folder)
+                host = _host_class()(settings, log_folder=self._log_folder)
                 try:
                     host.start()
                 except BaseException:
@@ -230,7 +235,25 @@ class SparkExecutor:
             return self._host
 
 
-def _refuse_too_few_slots(job_graph: JobGraph, host: SparkHost) -> None:
+def _host_class() -> "type[SparkHost]":
+    """Import the host, and with it PySpark: a second that a program's plan does not need."""
+    from headrace.spark.host import SparkHost
+
+    return SparkHost
+
+
+def _planned_or_running_master(settings: Settings) -> str | None:
+    """Return the master of the session that jobs would run on, or None where one would be made for us alone."""
+    is_started = any(name in os.environ for name in _SESSION_VARIABLES)
+    if not is_started and "pyspark" not in sys.modules:
+        # There is no session: whoever had made one would have imported PySpark.
+        return given_master(settings, os.environ, {}) or None
+    from headrace.spark.session.session import planned_or_running_master
+
+    return planned_or_running_master(settings)
+
+
+def _refuse_too_few_slots(job_graph: JobGraph, host: "SparkHost") -> None:
     expanded, available = expand(job_graph), host.slot_count
     needed, groups = expanded.slots_needed, len(expanded.slots_by_group)
     wanted: Counter[ResourceProfile] = Counter()

@@ -47,6 +47,7 @@ from headrace.rest.server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
+from headrace.spark.master import MasterKind, parse_master
 from headrace.spark.options import EXECUTOR_TIMEOUT, MASTER, STOP_GRACE
 from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import (
@@ -55,7 +56,6 @@ from headrace.spark.session.jvm import (
     registered_executor_count,
     silence_py4j,
 )
-from headrace.spark.session.master import MasterKind, parse_master
 from headrace.spark.session.program_sessions import asked_of_session, refuse_unobeyed
 from headrace.spark.session.python_files import ShippedFiles, ship
 from headrace.spark.session.session import HostSession, before_stop, host_session

@@ -1,6 +1,9 @@
 """MiniClusterExecutor: runs a program's jobs on a MiniCluster of this process."""
 
+import shutil
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
@@ -9,6 +12,7 @@ from headrace.cluster.minicluster import MiniCluster
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ClusterDataSetId
+from headrace.core.process.log_options import LOG_DIR
 from headrace.core.randomness import system_random
 from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.messages import DataSetInfo
@@ -22,7 +26,8 @@ from headrace.rest.web_monitor import WebMonitor
 class MiniClusterExecutor:
     """Implements PipelineExecutor. As a context manager it is the active executor of the process.
 
-    REST is served where the settings say `rest.enabled`, and jobs are archived where they name a folder for it.
+    REST is served where the settings say `rest.enabled`, and jobs are archived where they name a folder for it. The log
+    of a cluster with REST goes with it, unless `env.log.dir` names a folder.
 
     with MiniClusterExecutor(slot_count=2):
         env.execute()
@@ -39,6 +44,7 @@ class MiniClusterExecutor:
     ) -> None:
         self._settings = dict(settings or {})
         self._web_monitor: WebMonitor | None = None
+        self._log_folder: Path | None = None
         self.cluster = MiniCluster(
             task_manager_count=slot_count,
             settings=settings,
@@ -47,10 +53,16 @@ class MiniClusterExecutor:
         )
 
     def __enter__(self) -> "MiniClusterExecutor":
-        self.cluster.start()
+        # Programs are tested by the dozen: each one's port would be one more that others on the host could try.
+        settings = Settings({REST_ENABLED.key: "false"} | self._settings)
+        if settings.get_option(REST_ENABLED) and not settings.get_option(LOG_DIR):
+            self._log_folder = Path(tempfile.mkdtemp(prefix="headrace-logs-"))
+        try:
+            self.cluster.start(self._log_folder)
+        except BaseException:
+            self._remove_log()
+            raise
         if not self._settings.keys().isdisjoint((REST_ENABLED.key, ARCHIVE_DIRECTORY.key)):
-            # Programs are tested by the dozen: each one's port would be one more that others on the host could try.
-            settings = Settings({REST_ENABLED.key: "false"} | self._settings)
             self._web_monitor = WebMonitor(settings, SystemClock(), system_random())
             handle = self.cluster.handle
             self._web_monitor.start(
@@ -61,6 +73,7 @@ class MiniClusterExecutor:
                     blob_server=handle.blob_server,
                 ),
                 name=self.name,
+                log_folder=handle.log_folder,
             )
         set_active_executor(self)
         return self
@@ -102,6 +115,12 @@ class MiniClusterExecutor:
             self._web_monitor = None
             if web_monitor is not None:
                 web_monitor.close()
+            self._remove_log()
+
+    def _remove_log(self) -> None:
+        folder, self._log_folder = self._log_folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _job_ended(self, job: EndedJob) -> None:
         if self._web_monitor is not None:

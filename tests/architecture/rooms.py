@@ -70,6 +70,7 @@ ROOMS: Final[dict[str, Layers]] = {
     ),
     "spark": (
         ("options",),
+        ("master",),
         ("session",),
         ("workers",),
         ("dataframes",),

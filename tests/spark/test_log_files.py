@@ -1,6 +1,7 @@
 """Log files of a cluster on Spark, and what its ResourceManager tells of the processes, dead ones too."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,12 @@ def tell(number):
     return number
 
 env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(2)
+env.set_parallelism(int(sys.argv[1]))
 env.from_collection(list(range(10))).rebalance().map(tell).print()
 env.execute("printing")
 """
+
+LOGGED = re.compile(r"\d\d:\d\d:\d\d INFO \[.*Map.*\(([12])\)\] mine: logged (\d)")
 
 WATCHED = """
 import json, os, signal, sys, threading
@@ -105,7 +108,7 @@ def test_prints_and_logs_land_in_files_of_their_process_and_at_the_client(
 ) -> None:
     logs = tmp_path / "logs"
     options = ("-D", f"env.log.dir={logs}", "-D", "headrace.log.format=json")
-    program = headrace_run(tmp_path, PRINTING, "--master", "local[4]", *options)
+    program = headrace_run(tmp_path, PRINTING, "--master", "local[4]", *options, arguments=("2",))
     started.append(program)
     assert program.wait() == 0, program.report()
     (folder,) = logs.iterdir()
@@ -132,6 +135,31 @@ def test_prints_and_logs_land_in_files_of_their_process_and_at_the_client(
     driver = (folder / "jobmanager.log").read_text()
     assert "job printing (" in driver and "is FINISHED" in driver
     assert "is FINISHED" not in "".join(program.err), "the terminal shows no more than before"
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_at_the_client_log_records_name_their_subtask_prints_stay_and_a_sink_numbers_several_subtasks(
+    tmp_path: Path, started: list[Program], parallelism: int
+) -> None:
+    arguments = (str(parallelism),)
+    program = headrace_run(tmp_path, PRINTING, "--master", "local[4]", arguments=arguments)
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    numbers = [str(number) for number in range(10)]
+    printed = [line.rstrip("\n") for line in program.out]
+    said = [line for line in printed if "said" in line]
+    assert sorted(said) == [f"said {number}" for number in numbers]
+    rows = [line for line in printed if "said" not in line]
+    if parallelism == 1:
+        assert sorted(rows) == numbers
+    else:
+        assert {row.partition("> ")[0] for row in rows} == {"1", "2"}
+        assert sorted(row.partition("> ")[2] for row in rows) == numbers
+    logged = [line.rstrip("\n") for line in program.err if "logged" in line]
+    found = [LOGGED.fullmatch(line) for line in logged]
+    assert sorted(one[2] for one in found if one) == numbers, logged
+    subtasks = {one[1] for one in found if one}
+    assert subtasks == {str(subtask + 1) for subtask in range(parallelism)}
 
 
 def test_the_files_of_a_task_manager_that_was_killed_can_be_read_and_a_living_one_is_looked_into(

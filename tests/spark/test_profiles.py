@@ -9,9 +9,9 @@ import pytest
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
+from headrace.spark.master import parse_master
 from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import ApplicationSlots
-from headrace.spark.session.master import parse_master
 from headrace.spark.session.session import HostSession, host_session
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_sizes import WorkerSizes

@@ -15,9 +15,9 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
+from headrace.spark.master import parse_master
 from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import jvm_context
-from headrace.spark.session.master import parse_master
 from headrace.spark.session.session import HostSession
 from headrace.spark.workers.resource_driver import SparkResourceDriver
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody

@@ -1,5 +1,6 @@
 """Output and logs of user code on a cluster of Spark's own: lines come to the driver, logs stay with executors."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def test_on_a_standalone_cluster_prints_come_to_the_driver_and_logs_to_the_execu
     assert rows == sorted(str(number) for number in range(100))
     assert "no end of line" in "".join(program.out)
     logs = [one.read_text() for one in (tmp_path / "cluster").glob("work-*/*/*/stderr")]
-    assert "INFO mine: logged 42\n" in "".join(logs)
+    assert re.search(r"INFO \[.*Map.*\([12]\)\] mine: logged 42\n", "".join(logs))
     told = "".join(program.err)
     assert f"Spark starts on {cluster.url}" in told
     assert "job 'printing' (" in told and "is submitted" in told

@@ -7,7 +7,13 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession, JobIdType
+from headrace.cli.jobs.cluster_command import (
+    JOB_ID,
+    ClusterCommand,
+    ClusterSession,
+    JobIdType,
+    is_ended,
+)
 from headrace.cli.jobs.flamegraph_svg import StackFrame, flamegraph_svg, folded_stacks
 from headrace.core.clock import SystemClock
 from headrace.core.error_text import on_one_line
@@ -85,6 +91,11 @@ def flamegraph(
     if found.get("status") in _NOT_BEGUN:
         raise NoSamplesError(
             f"'{name}' does not run yet (it is {found['status']}): ask again when it does, which 'headrace top' shows"
+        )
+    if is_ended(str(found.get("status"))):
+        raise NoSamplesError(
+            f"'{name}' has ended (it is {found['status']}), and only what runs can be sampled: 'headrace open' draws "
+            "how busy it was over time"
         )
     path = path_of("jobs", job_id, "vertices", found["id"], "flamegraph")
     clock = SystemClock()

@@ -4,7 +4,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -14,7 +14,7 @@ from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 from headrace.cli.jobs.log_follower import LogFollower
 from headrace.cli.options import print_json
 from headrace.rest.client import RestClient, Wait, path_of
-from headrace.rest.client_errors import ClusterEndedError, RestRefusedError
+from headrace.rest.client_errors import ClusterEndedError, RestError, RestRefusedError
 
 _POLL_S: Final = 1.0
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
@@ -86,11 +86,21 @@ def logs(
     except ClusterEndedError:
         session.note("the cluster has ended")
     except RestRefusedError:
-        session.note(
-            "--list shows the files that there are; 'headrace logs 1' is about the first TaskManager"
-        )
+        if _has_logs(session, process):
+            session.note(
+                "--list shows the files that there are; 'headrace logs 1' is about the first TaskManager"
+            )
         raise
     return 0
+
+
+def _has_logs(session: ClusterSession, process: Sequence[str]) -> bool:
+    """Return whether the server knows log files at all: a history server does not."""
+    try:
+        session.client.get_object(path_of(*process, "logs"))
+    except RestError:
+        return False
+    return True
 
 
 def _task_manager(session: ClusterSession, named: str) -> str:

@@ -13,7 +13,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import run_in_thread
 from headrace.rest.app import JSON, VERSION_PREFIX, guarded_app
 from headrace.rest.authentication import AsgiApplication, RestGuard
-from headrace.rest.handler_errors import NotFoundError, UnavailableError
+from headrace.rest.handler_errors import UnavailableError
 from headrace.rest.handlers.cluster import (
     FLINK_VERSION,
     dashboard_configuration,
@@ -21,6 +21,7 @@ from headrace.rest.handlers.cluster import (
     sign_out,
 )
 from headrace.rest.handlers.parameters import ApplicationParameter, JobParameter
+from headrace.rest.history.absent_routes import absent_routes
 from headrace.rest.history.archive_catalog import ArchiveCatalog
 from headrace.rest.history.archived_answers import OVERVIEW_PATH, archived_routes
 from headrace.rest.history.archived_applications import archived_application
@@ -28,7 +29,7 @@ from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models.applications import ApplicationDetails
 from headrace.rest.models.jobs import JobIds, JobIdWithStatus
 from headrace.rest.options import WEB_REFRESH_INTERVAL
-from headrace.rest.routes import ROUTES, RestRoute
+from headrace.rest.routes import RestRoute
 
 T = TypeVar("T")
 
@@ -72,22 +73,14 @@ def create_history_app(history: History, guard: RestGuard) -> AsgiApplication:
 
 
 def history_routes() -> tuple[RestRoute, ...]:
-    """Return what a history server answers: lists of its own, and what archives hold."""
+    """Return what a history server answers: lists of its own, what archives hold, and why all else is not there."""
     of_archives = (
         RestRoute(route.method, route.path, _archived_answer, None)
         for route in archived_routes()
         if route.path != OVERVIEW_PATH
     )
     log_url = f"{_JOB}/jobmanager/log-url"
-    of_running_jobs = (
-        RestRoute("GET", route.path, _of_running_job, None)
-        for route in ROUTES
-        if route.path.startswith(f"{_JOB}/")
-        and route.method == "GET"
-        and not route.is_archived
-        and route.path != log_url
-    )
-    return (
+    answered = (
         RestRoute("GET", "/config", _configuration, cluster_models.DashboardConfiguration),
         RestRoute("GET", "/overview", _overview, cluster_models.ClusterOverview),
         RestRoute("POST", "/session", sign_in, None),
@@ -100,8 +93,8 @@ def history_routes() -> tuple[RestRoute, ...]:
         RestRoute("GET", f"{_APPLICATION}/jobmanager/config", _answer_of_application, None),
         RestRoute("GET", log_url, _log_url, cluster_models.LogUrl),
         *of_archives,
-        *of_running_jobs,
     )
+    return (*answered, *absent_routes(answered))
 
 
 async def _configuration(request: Request) -> cluster_models.DashboardConfiguration:
@@ -177,16 +170,6 @@ async def _archived_answer(request: Request, job: JobParameter) -> Response:
     """Return what the job's cluster answered when the job had ended."""
     path = request.scope["path"].removeprefix(VERSION_PREFIX).lower()
     return Response(await _history(request).answer(job.hex(), path), media_type=JSON)
-
-
-async def _of_running_job(request: Request, job: JobParameter) -> Response:
-    """Say that the path is one of running jobs alone; NotFoundError."""
-    if not _history(request).catalog.has(job.hex()):
-        raise NotFoundError(f"Job {job.hex()} not found")
-    raise NotFoundError(
-        f"Job {job.hex()} has ended, and only a running one has {request.scope['path']}: of an ended one there are "
-        f"metrics over time at /jobs/{job.hex()}/metrics-history, and sums at /jobs/{job.hex()}"
-    )
 
 
 def _history(request: Request) -> History:

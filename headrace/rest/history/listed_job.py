@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 
 from headrace.core.errors import DECODE_ERRORS
+from headrace.rest.history.archive_file import DamagedArchiveError
 from headrace.rest.history.archive_storage import StoredArchive
-from headrace.rest.history.errors import DamagedArchiveError
 
 _OVERVIEW_BYTES_MAX: Final = 10_000
 

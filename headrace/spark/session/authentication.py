@@ -25,8 +25,8 @@ from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.randomness import secret_token
 from headrace.core.security.cluster_secret import private_text
 from headrace.core.security.tls import TlsIdentity, is_loopback
+from headrace.spark.master import parse_master, standalone_places
 from headrace.spark.session.jvm import hide_property
-from headrace.spark.session.master import parse_master, standalone_places
 
 AUTHENTICATE: Final = "spark.authenticate"
 SECRET: Final = "spark.authenticate.secret"

@@ -24,6 +24,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.core.redaction import shown_value, without_private_values
+from headrace.spark.master import given_by_user, local_master, refuse_unreachable_master
 from headrace.spark.options import APPLICATION_NAME, MASTER_TIMEOUT
 from headrace.spark.session.authentication import (
     SPARK_SECRET_FILE,
@@ -32,8 +33,6 @@ from headrace.spark.session.authentication import (
 )
 from headrace.spark.session.checklist import HOSTING_SETTINGS
 from headrace.spark.session.java_runtime import ensure_java
-from headrace.spark.session.master import refuse_unreachable_master
-from headrace.spark.session.session_configuration import given_by_user, local_master
 
 _LOG: Final = logging.getLogger(__name__)
 _MASTER: Final = "spark.master"

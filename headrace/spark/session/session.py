@@ -30,6 +30,13 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.core.redaction import without_private_values
+from headrace.spark.master import (
+    given_by_user,
+    given_master,
+    parse_master,
+    refuse_unknown_master,
+    refuse_unreachable_master,
+)
 from headrace.spark.options import MASTER_TIMEOUT
 from headrace.spark.session.authentication import (
     ALLOW_UNAUTHENTICATED,
@@ -50,15 +57,8 @@ from headrace.spark.session.jvm import (
     stop_context,
     stop_jvm,
 )
-from headrace.spark.session.master import (
-    parse_master,
-    refuse_unknown_master,
-    refuse_unreachable_master,
-)
 from headrace.spark.session.session_configuration import (
     SPARK_HOME,
-    given_by_user,
-    given_master,
     plan_session,
 )
 from headrace.spark.session.spark_errors import root_message

@@ -1,7 +1,4 @@
-"""Decides how a Spark session that Headrace creates is set up: master, slots, addresses, directories. Pure.
-
-Settings that no host could obey are refused before Spark is started.
-"""
+"""Decides how a Spark session that Headrace creates is set up: master, slots, addresses, directories. Pure."""
 
 import re
 import shlex
@@ -10,23 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headrace.cluster.task_executor.shuffle_service_loader import refuse_unknown_shuffle_service
 from headrace.core.config import Settings
 from headrace.core.security.tls import is_loopback
-from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
-from headrace.spark.options import APPLICATION_NAME, MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
+from headrace.spark.master import given_by_user, given_master, local_master, parse_master
+from headrace.spark.options import APPLICATION_NAME
 from headrace.spark.session.authentication import without_unfit
 from headrace.spark.session.checklist import SESSION_SETTINGS
 from headrace.spark.session.class_archive import java_options
-from headrace.spark.session.master import parse_master, refuse_unknown_master
 
 LOOPBACK: Final = "127.0.0.1"
 SPARK_HOME: Final = "SPARK_HOME"
 DRIVER_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_SPARK_PREFIX: Final = "spark."
 _SHARES_CLASSES: Final = re.compile("-Xshare|Shared|DumpLoadedClassList")
 """Java options about archives of classes: with one of them the user's own archive is used."""
-_MASTER_KEYS: Final = ("headrace.spark.master", "spark.master")
 
 
 @dataclass(frozen=True)
@@ -58,11 +51,7 @@ def plan_session(
     classes of the driver's JVM.
     """
     given = {**submitted, **given_by_user(settings)}
-    master = (
-        given.get("spark.master")
-        or _master_of_arguments(environ)
-        or local_master(settings, cpu_count)
-    )
+    master = given_master(settings, environ, submitted) or local_master(settings, cpu_count)
     conf: dict[str, str] = {
         "spark.app.name": settings.get_option(APPLICATION_NAME),
         **SESSION_SETTINGS,
@@ -115,48 +104,6 @@ def driver_addresses(conf: Mapping[str, str], *, is_local: bool) -> DriverAddres
     )
 
 
-def given_master(
-    settings: Settings, environ: Mapping[str, str], submitted: Mapping[str, str]
-) -> str:
-    """The master that the user named, by option, by spark-submit or by Spark's own variable; else empty."""
-    given = {**submitted, **given_by_user(settings)}
-    return given.get("spark.master") or _master_of_arguments(environ)
-
-
-def local_master(settings: Settings, cpu_count: int) -> str:
-    """Return `local[n]`: n = slots for TaskManagers, plus spare ones for Spark's own jobs."""
-    slots = embedded_slot_count(settings, cpu_count)
-    return f"local[{slots + max(1, settings.get_option(SPARE_SLOT_COUNT))}]"
-
-
-def embedded_slot_count(settings: Settings, cpu_count: int) -> int:
-    """Return the number of TaskManagers an embedded session has room for."""
-    slots = settings.get_option(SLOT_COUNT)
-    if slots <= 0:
-        slots = settings.get_option(PARALLELISM)
-    return slots if slots > 0 else cpu_count
-
-
-def given_by_user(settings: Settings) -> dict[str, str]:
-    """Return the `spark.*` keys of `settings`, and the master and the interpreter by the names that Spark has."""
-    executable = settings.get_option(PYTHON_EXECUTABLE)
-    given = {"spark.pyspark.python": executable} if executable else {}
-    given |= {key: value for key, value in settings.items() if key.startswith(_SPARK_PREFIX)}
-    master = settings.get_option(MASTER)
-    return {**given, "spark.master": master} if master else given
-
-
-def _master_of_arguments(environ: Mapping[str, str]) -> str:
-    """The master in PYSPARK_SUBMIT_ARGS, which Spark's launcher obeys too."""
-    words = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    for index, word in enumerate(words):
-        if word.startswith("--master="):
-            return word.partition("=")[2]
-        if word == "--master" and index + 1 < len(words):
-            return words[index + 1]
-    return ""
-
-
 def _add_java_options(
     conf: dict[str, str], key: str, temporary_directory: str, log_configuration: Path | None
 ) -> None:
@@ -169,11 +116,3 @@ def _add_java_options(
         options.append(f"-Dlog4j2.configurationFile={log_configuration}")
     # Spark's launcher takes quotes and backslashes as a shell does.
     conf[key] = " ".join([*([given] if given else []), *map(shlex.quote, options)])
-
-
-def refuse_unusable_host_settings(settings: Mapping[str, str]) -> None:
-    """Raise ConfigurationError, or UnknownMasterError, for the first that cannot be."""
-    for key in _MASTER_KEYS:
-        if settings.get(key):
-            refuse_unknown_master(settings[key])
-    refuse_unknown_shuffle_service(Settings(settings))

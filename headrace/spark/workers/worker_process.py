@@ -35,6 +35,8 @@ from headrace.core.threads import start_thread
 LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """Environment variable in which Spark names the scratch directories of an executor, separated by commas."""
 
+_LINE: Final = "%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s"
+"""Line of a log on standard error, where all TaskManagers write: the thread of a task is named as its subtask."""
 _LIBRARIES: Final = ("headrace", "py4j", "pyspark")
 """Whose loggers are none of the program's."""
 _SCRATCH: Final = re.compile(r"headrace-tm-(\d+)(?:-\w+)?\Z")
@@ -137,7 +139,7 @@ def own_streams(
     """
     stream = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(DiscreetFormatter())
+    handler.setFormatter(DiscreetFormatter(_LINE))
     handlers = [handler] if log is None else [handler, log.handler]
     logger = logging.getLogger("headrace")
     logger.setLevel(log_level if log is None else min(log_level, log.level))

@@ -30,7 +30,7 @@ from headrace.core.process.process_memory import (
     memory_parts,
 )
 from headrace.core.resource_profile import ResourceProfile
-from headrace.spark.session.master import MasterKind
+from headrace.spark.master import MasterKind
 from headrace.spark.workers.worker_process import size_bytes
 
 _DYNAMIC: Final = "spark.dynamicAllocation.enabled"

@@ -10,6 +10,13 @@ import pytest
 from headrace.api.executors import active_executor, default_settings
 from tests.unit.cli.shell import Shell
 
+ROOT = Path(__file__).parents[3]
+EXAMPLES = [
+    path
+    for path in sorted((ROOT / "examples").glob("*.py"))
+    if "env.execute(" in path.read_text() and "pyspark" not in path.read_text()
+]
+"""Programs with a job and without DataFrames."""
 PROGRAM = """\
 import sys
 from headrace import StreamExecutionEnvironment
@@ -82,15 +89,44 @@ def test_a_program_without_a_job_is_told(
     assert active_executor() is None
 
 
-@pytest.mark.slow
-def test_spark_is_not_started(program: Path) -> None:
+def imported_by_info(program: Path, *options: str) -> tuple[str, list[str]]:
+    """Plan a program in a new interpreter; return the plan's document, and what it has imported of PySpark."""
     script = (
         "import sys\nfrom headrace.cli.main import main\n"
-        f"try:\n    main(['info', {str(program)!r}])\nexcept SystemExit: pass\n"
-        "gateway = sys.modules.get('pyspark')\n"
-        "print(gateway is None or gateway.SparkContext._active_spark_context is None)"
+        f"try:\n    main(['info', '--json', *{list(options)!r}, {str(program)!r}])\n"
+        "except SystemExit as ended:\n    code = ended.code\n"
+        "names = sorted({'pyspark', 'py4j'} & set(sys.modules))\n"
+        "print(code, *names, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1] == "True"
+    code, *names = done.stderr.splitlines()[-1].split()
+    assert code == "0", done.stderr
+    return done.stdout, names
+
+
+def test_a_plan_needs_no_pyspark(program: Path) -> None:
+    plan, names = imported_by_info(program, "-D", "headrace.spark.master=local[4]")
+    # Of four threads one is kept for Spark's own jobs.
+    assert {node["parallelism"] for node in json.loads(plan)["nodes"]} == {1, 3}
+    assert names == []
+
+
+def test_a_program_that_has_imported_pyspark_has_its_plan_too(program: Path) -> None:
+    program.write_text(f"import pyspark\n{PROGRAM}")
+    plan, names = imported_by_info(program, "-p", "2")
+    assert {node["parallelism"] for node in json.loads(plan)["nodes"]} == {1, 2}
+    assert "pyspark" in names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_the_plan_of_an_example_without_dataframes_imports_no_pyspark(example: Path) -> None:
+    plan, names = imported_by_info(example)
+    assert json.loads(plan)["nodes"]
+    assert names == []
+
+
+def test_there_are_examples_without_dataframes() -> None:
+    assert len(EXAMPLES) >= 4

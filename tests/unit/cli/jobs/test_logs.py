@@ -75,7 +75,8 @@ def test_a_log_as_json_is_one_document(shell: Shell) -> None:
 
 def test_a_log_that_is_not_there_is_told(shell: Shell) -> None:
     missing = Answer(404, {"errors": ["This file does not exist in JobManager log dir."]})
-    with fake_cluster({"GET /jobmanager/log": missing}, token="") as cluster:
+    answers = {"GET /jobmanager/log": missing, "GET /jobmanager/logs": {"logs": []}}
+    with fake_cluster(answers, token="") as cluster:
         outcome = shell("logs", "-m", cluster.authority)
     assert outcome.code == 1
     hint, error = outcome.err.splitlines()

@@ -110,14 +110,25 @@ def test_an_answer_is_read_from_its_archive(history: ServedHistory, prefix: str)
             404,
             "has ended, and only a running one",
         ),
-        (f"/jobs/{job_id_of(1)}/metrics?get=uptime", 404, "/metrics-history, and sums at"),
+        (
+            f"/jobs/{job_id_of(1)}/metrics?get=uptime",
+            404,
+            "/metrics-history, which 'headrace open' draws, and",
+        ),
         (f"/jobs/{job_id_of(99)}/metrics", 404, f"Job {job_id_of(99)} not found"),
         ("/jobs/..%2f..%2fetc%2fpasswd", 404, "Not found"),
-        ("/taskmanagers", 404, "Not found: /taskmanagers"),
         (f"/applications/{job_id_of(99)}", 404, f"Job {job_id_of(99)} not found"),
         (f"/applications/{job_id_of(99)}/exceptions", 404, f"Job {job_id_of(99)} not found"),
         (f"/applications/{job_id_of(1)}", 404, "does not tell its times"),
         (f"/applications/{job_id_of(1)}/exceptions", 404, "has no /jobs/"),
+        ("/taskmanagers", 404, "has no /taskmanagers: ask a cluster that runs"),
+        ("/jobmanager/log", 404, "archives hold no log files"),
+        ("/v1/taskmanagers/tm-1/logs/a.log", 404, "archives hold no log files"),
+        ("/jobmanager/metrics", 404, "has no /jobmanager/metrics"),
+        ("/jars", 404, "this is a history server"),
+        (f"/jobs/{job_id_of(1)}/state", 404, "its state is in its snapshots"),
+        (f"/jobs/{job_id_of(99)}/state", 404, f"Job {job_id_of(99)} not found"),
+        ("/nothing/of/the/kind", 404, "Not found: /nothing/of/the/kind"),
     ],
 )
 def test_what_no_archive_has_is_an_error(
@@ -147,6 +158,23 @@ def test_paths_of_a_stranger_s_archive_that_are_no_routes_of_its_job_are_never_a
 @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE", "PUT"])
 def test_nothing_can_be_changed(history: ServedHistory, method: str) -> None:
     assert history.ask(method, f"/jobs/{job_id_of(1)}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "text"),
+    [
+        ("PATCH", f"/jobs/{job_id_of(1)}", "has ended, and this is a history server"),
+        ("POST", f"/jobs/{job_id_of(1)}/stop", "'headrace run -s PATH PROGRAM' starts it again"),
+        ("POST", f"/jobs/{job_id_of(99)}/savepoints", f"Job {job_id_of(99)} not found"),
+        ("POST", "/savepoint-disposal", "'headrace savepoint dispose PATH' does"),
+        ("DELETE", "/cluster", "has no /cluster: ask a cluster that runs"),
+    ],
+)
+def test_who_wants_to_change_something_is_told_why_not(
+    history: ServedHistory, method: str, path: str, text: str
+) -> None:
+    found = history.ask(method, path)
+    assert (found.status, text in found.errors) == (404, True), found.errors
 
 
 def test_who_has_not_the_token_is_told_nothing(history: ServedHistory) -> None:

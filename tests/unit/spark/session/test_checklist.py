@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace.spark.master import parse_master
 from headrace.spark.session.checklist import (
     SESSION_SETTINGS,
     ChecklistError,
@@ -9,7 +10,6 @@ from headrace.spark.session.checklist import (
     check_configuration,
     refuse_contradictions,
 )
-from headrace.spark.session.master import parse_master
 
 GOOD = {"spark.master": "local[4]", **SESSION_SETTINGS}
 

@@ -9,7 +9,6 @@ from pyspark.core.context import SparkContext
 
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
-from headrace.spark import executor
 from headrace.spark.executor import SparkExecutor
 from headrace.spark.session import session
 from headrace.spark.session.jvm import ApplicationSlots, JvmGoneError, is_stopped, stop_context
@@ -140,7 +139,7 @@ class FakeHost:
 def hosts(monkeypatch: pytest.MonkeyPatch) -> list[FakeHost]:
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     FakeHost.made = []
-    monkeypatch.setattr(executor, "SparkHost", FakeHost)
+    monkeypatch.setattr("headrace.spark.host.SparkHost", FakeHost)
     return FakeHost.made
 
 

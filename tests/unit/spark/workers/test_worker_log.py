@@ -1,5 +1,6 @@
 """Log files of a worker: the lines that they get besides those for the terminal and for the driver."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,7 @@ def test_the_log_file_has_more_of_headrace_than_the_terminal_and_as_much_of_the_
     tmp_path: Path,
 ) -> None:
     shown = run(LOGGING, tmp_path, "INFO", 40).stderr
+    assert re.match(r"\d\d:\d\d:\d\d INFO \[MainThread\] mine: told by mine\n", shown), shown
     of_program = ["told by mine", "warned by other"]
     assert messages(shown) == [*of_program, "failed in headrace"]
     written = (tmp_path / "taskmanager-1.log").read_text()

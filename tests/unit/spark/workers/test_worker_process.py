@@ -93,15 +93,15 @@ def test_workers_log_what_the_program_s_levels_let_through() -> None:
     assert with_levels.stdout == "{'': 20, 'mine.loud': 10}\n"
     told = [line.partition(" ")[2] for line in with_levels.stderr.splitlines()]
     assert told == [
-        "INFO mine: told",
-        "DEBUG mine.loud: told in detail",
-        "WARNING mine: warned",
-        "WARNING headrace.task: of headrace",
+        "INFO [MainThread] mine: told",
+        "DEBUG [MainThread] mine.loud: told in detail",
+        "WARNING [MainThread] mine: warned",
+        "WARNING [MainThread] headrace.task: of headrace",
     ]
     without = run_logging()
     assert without.stdout == "{'': 30}\n"
     assert [line.partition(" ")[2] for line in without.stderr.splitlines()] == [
-        "WARNING mine: warned"
+        "WARNING [MainThread] mine: warned"
     ]
 
 

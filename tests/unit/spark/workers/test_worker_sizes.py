@@ -4,7 +4,7 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.resource_profile import ResourceProfile
-from headrace.spark.session.master import parse_master
+from headrace.spark.master import parse_master
 from headrace.spark.workers.worker_sizes import WorkerSizes
 
 USUAL = ResourceProfile(1.0, 1 << 30, managed_bytes=256 << 20)

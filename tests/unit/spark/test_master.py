@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.spark.session.master import (
+from headrace.spark.master import (
     MasterUnreachableError,
     UnknownMasterError,
     api_server_place,

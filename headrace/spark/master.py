@@ -1,14 +1,22 @@
-"""Parses Spark's master URL, and tells whether a standalone master, or Kubernetes' API server, answers."""
+"""Spark's master: which one is given, what its URL says, and whether a standalone one, or Kubernetes' API, answers.
+
+PySpark is not needed for it, so that a plan of a program is made without. Settings that no host could obey are refused.
+"""
 
 import re
+import shlex
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.request import getproxies
 
+from headrace.cluster.task_executor.shuffle_service_loader import refuse_unknown_shuffle_service
 from headrace.core.clock import Clock
+from headrace.core.config import Settings
 from headrace.core.errors import HostError
+from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
+from headrace.spark.options import MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
 
 ACCEPTED: Final = "local[n], local-cluster[executors,cores,MiB], spark://host:port, yarn or k8s://https://host:port"
 LOCAL_THREADS: Final = re.compile(r"local(?:\[\s*([0-9]{1,9}|\*)\s*(?:,\s*[0-9]+\s*)?\])?\Z")
@@ -21,6 +29,8 @@ _KUBERNETES: Final = re.compile(
     r"k8s://(?:(?P<scheme>https?)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/]+)(?::(?P<port>[0-9]{1,5}))?(?:/|\Z)"
 )
 _KUBERNETES_PORTS: Final = {None: 443, "https": 443, "http": 80}
+_SPARK_PREFIX: Final = "spark."
+_MASTER_KEYS: Final = ("headrace.spark.master", "spark.master")
 ConnectSocket = Callable[[tuple[str, int], float], socket.socket]
 
 
@@ -130,3 +140,53 @@ def refuse_unreachable_master(
         else:
             return
     raise MasterUnreachableError(master, ", ".join(reasons), timeout_s)
+
+
+def given_master(
+    settings: Settings, environ: Mapping[str, str], submitted: Mapping[str, str]
+) -> str:
+    """Return the master that the user named, by option, by spark-submit or by Spark's own variable; else empty."""
+    given = {**submitted, **given_by_user(settings)}
+    return given.get("spark.master") or _master_of_arguments(environ)
+
+
+def local_master(settings: Settings, cpu_count: int) -> str:
+    """Return `local[n]`: n = slots for TaskManagers, plus spare ones for Spark's own jobs."""
+    slots = embedded_slot_count(settings, cpu_count)
+    return f"local[{slots + max(1, settings.get_option(SPARE_SLOT_COUNT))}]"
+
+
+def embedded_slot_count(settings: Settings, cpu_count: int) -> int:
+    """Return the number of TaskManagers an embedded session has room for."""
+    slots = settings.get_option(SLOT_COUNT)
+    if slots <= 0:
+        slots = settings.get_option(PARALLELISM)
+    return slots if slots > 0 else cpu_count
+
+
+def given_by_user(settings: Settings) -> dict[str, str]:
+    """Return the `spark.*` keys of `settings`, and the master and the interpreter by the names that Spark has."""
+    executable = settings.get_option(PYTHON_EXECUTABLE)
+    given = {"spark.pyspark.python": executable} if executable else {}
+    given |= {key: value for key, value in settings.items() if key.startswith(_SPARK_PREFIX)}
+    master = settings.get_option(MASTER)
+    return {**given, "spark.master": master} if master else given
+
+
+def _master_of_arguments(environ: Mapping[str, str]) -> str:
+    """Return the master in PYSPARK_SUBMIT_ARGS, which Spark's launcher obeys too; else empty."""
+    words = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for index, word in enumerate(words):
+        if word.startswith("--master="):
+            return word.partition("=")[2]
+        if word == "--master" and index + 1 < len(words):
+            return words[index + 1]
+    return ""
+
+
+def refuse_unusable_host_settings(settings: Mapping[str, str]) -> None:
+    """Raise ConfigurationError, or UnknownMasterError, for the first that cannot be."""
+    for key in _MASTER_KEYS:
+        if settings.get(key):
+            refuse_unknown_master(settings[key])
+    refuse_unknown_shuffle_service(Settings(settings))
