@@ -71,9 +71,9 @@ class MiniClusterExecutor:
                     handle.resource_manager,
                     handle.loop,
                     blob_server=handle.blob_server,
+                    log_folder=handle.log_folder,
                 ),
                 name=self.name,
-                log_folder=handle.log_folder,
             )
         set_active_executor(self)
         return self
