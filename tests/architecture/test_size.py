@@ -12,9 +12,9 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (44, 4_920),
     "checkpoint": (21, 2_550),
-    "cli": (60, 5_170),
+    "cli": (60, 5_200),
     "client": (6, 600),
-    "cluster": (159, 15_115),
+    "cluster": (159, 15_175),
     "common": (21, 150),
     "connectors": (57, 5_950),
     "core": (60, 5_600),
@@ -23,13 +23,13 @@ CEILINGS: Final = {
     "gateways": (14, 1_050),
     "graph": (11, 1_450),
     "headrace": (3, 60),
-    "metrics": (25, 2_075),
+    "metrics": (25, 2_100),
     "network": (87, 9_500),
     "operators": (48, 5_350),
-    "rest": (78, 7_400),
+    "rest": (79, 7_400),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (50, 5_650),
+    "spark": (50, 5_675),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (934, 90_900)
+WHEEL_CEILING: Final = (938, 91_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
