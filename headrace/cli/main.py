@@ -43,7 +43,7 @@ COMMANDS: Final = {
     ),
     "options": Entry("headrace.cli.options:options", "List the settings that -D takes."),
     "rescale-info": Entry(
-        "headrace.cli.jobs.rescale_info:rescale_info", "Show how a job may be rescaled, and was."
+        "headrace.cli.jobs.rescale_info:rescale_info", "Show how a job may be rescaled."
     ),
     "run": Entry("headrace.cli.run:run", "Run a program."),
     "savepoint": Entry(

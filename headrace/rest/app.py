@@ -59,7 +59,8 @@ _ERRORS: Final[dict[int | str, str]] = {
     503: "A part of the cluster does not answer now; the same request may succeed later.",
 }
 """Errors of all routes, as their description has them."""
-_CURL_DEFAULT: Final = "application/x-www-form-urlencoded"
+_PLAIN_TYPES: Final = ("application/x-www-form-urlencoded", "text/plain")
+"""What `curl -d` and pages of browsers say where nobody chose a type; no route takes it."""
 _DASHBOARD: Final = Path(__file__).parent / "dashboard"
 
 
@@ -194,8 +195,9 @@ class _AnsweringRoute(APIRoute):
 
 
 def _with_json(request: Request) -> Request:
-    """Return the request with its body as JSON where `curl -d` calls it a form, which no route takes; as in Flink."""
-    if not request.headers.get("content-type", "").startswith(_CURL_DEFAULT):
+    """Return the request with its body as JSON where its type is one of _PLAIN_TYPES, or left out; as in Flink."""
+    content_type = request.headers.get("content-type", "")
+    if content_type and not content_type.lower().startswith(_PLAIN_TYPES):
         return request
     headers = [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
     scope = {**request.scope, "headers": [*headers, (b"content-type", JSON.encode())]}

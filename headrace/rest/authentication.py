@@ -259,6 +259,13 @@ def guard_of(
                 f"whoever reaches {address} could steer the cluster; leave it at 'token', or bind to 127.0.0.1",
             )
         token = ""
+    allowed_origin = settings.get_option(WEB_ACCESS_CONTROL_ALLOW_ORIGIN)
+    if allowed_origin == "*":
+        raise ConfigurationError(
+            WEB_ACCESS_CONTROL_ALLOW_ORIGIN.key,
+            "*",
+            "any page that the owner opens could ask this endpoint; name one origin, as in https://board.example:8443",
+        )
     own = [name.strip() for name in settings.get_option(REST_ALLOWED_HOSTS).split(",")]
     shown = {f"[{name}]" if ":" in name else name for name in (address, *names)}
     return RestGuard(
@@ -267,7 +274,7 @@ def guard_of(
         is_tls=is_tls,
         port=port,
         max_content_length=settings.get_option(REST_MAX_CONTENT_LENGTH),
-        allowed_origin=settings.get_option(WEB_ACCESS_CONTROL_ALLOW_ORIGIN),
+        allowed_origin=allowed_origin,
         content_policy=OTHER_CONTENT_POLICY
         if settings.get_option(DASHBOARD_DIRECTORY)
         else OWN_CONTENT_POLICY,

@@ -51,11 +51,13 @@ async def log_answer(
 
 
 def _part_of(header: str | None, size: int, bound: int) -> tuple[int, int] | None:
-    """Return begin and end of the bytes that are asked for; None where the whole file is."""
+    """Return begin and end of the bytes that are asked for; None where the whole file is: of an empty one, its end."""
     found = _RANGE.fullmatch((header or "").replace(" ", ""))
     if found is None or not any(found.groups()):
         return None
     first, last = found.groups()
+    if not first and not size:
+        return None
     if not first:
         return max(0, size - min(int(last), bound)), size
     begin, end = int(first), int(last) + 1 if last else size

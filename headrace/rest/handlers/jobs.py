@@ -119,7 +119,6 @@ async def job_exceptions(
     failure_label_filter: Annotated[str | None, Query(alias="failureLabelFilter")] = None,
 ) -> models.JobExceptions:
     """Show a job's failures, newest first."""
-    del failure_label_filter  # There are no labels, and so nothing to leave out.
     details = await cluster.details(job)
     entries = [
         models.RootExceptionEntry(
@@ -129,6 +128,7 @@ async def job_exceptions(
             ],
         )
         for entry in reversed(details.exceptions)
+        if not failure_label_filter  # no failure has labels, so none has the one that is asked for
     ]
     shown = entries if max_exceptions is None else entries[:max_exceptions]
     is_truncated = details.exceptions_truncated or len(shown) < len(entries)

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -26,6 +27,16 @@ env = StreamExecutionEnvironment.get_execution_environment()
 numbers = env.from_collection(list(range(int(sys.argv[1]))), type_info=Types.LONG())
 numbers.map(lambda n: n + 1, output_type=Types.LONG()).print()
 env.execute(f"uploaded, not by {os.getpid()}")
+"""
+ENDLESS = """\
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+env = StreamExecutionEnvironment.get_execution_environment()
+env.enable_checkpointing(60_000)
+source = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=100)
+numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+numbers.map(lambda n: n, output_type=Types.LONG()).filter(lambda n: False).print()
+env.execute("endless")
 """
 IN_ARCHIVE = """\
 from headrace import StreamExecutionEnvironment, Types
@@ -83,6 +94,38 @@ def test_a_program_is_planned_and_run_with_its_arguments_in_another_process(
     assert result["name"].startswith("uploaded")
     assert str(os.getpid()) not in result["name"]
     assert len(rest.get("/jobs")["jobs"]) == before + 1, "the plan has run no job"
+
+
+def test_a_program_is_planned_by_get_and_deleted(rest: RestClient) -> None:
+    jar = upload(rest, "numbers.py", PROGRAM.encode())
+    plan = rest.get(f"/jars/{jar}/plan?programArg=3&parallelism=2")["plan"]
+    assert {node["parallelism"] for node in plan["nodes"]} == {1, 2}
+    rest.exchange("DELETE", f"/jars/{jar}")
+    assert jar not in [file["id"] for file in rest.get("/jars")["files"]]
+
+
+def test_a_program_goes_on_from_a_savepoint(rest: RestClient, tmp_path: Path) -> None:
+    jar = upload(rest, "endless.py", ENDLESS.encode())
+    first = rest.post(f"/jars/{jar}/run")["jobid"]
+    vertices_path = f"/jobs/{first}"
+    wait_until(
+        lambda: all(
+            vertex["tasks"]["RUNNING"] == vertex["parallelism"]
+            for vertex in rest.get(vertices_path)["vertices"]
+        )
+    )
+    stop = rest.post(f"/jobs/{first}/stop", {"targetDirectory": str(tmp_path), "drain": False})
+    path = f"/jobs/{first}/savepoints/{stop['request-id']}"
+    wait_until(lambda: rest.get(path)["status"]["id"] == "COMPLETED")
+    savepoint = rest.get(path)["operation"]["location"]
+    query = urlencode({"savepointPath": savepoint, "allowNonRestoredState": "false"})
+    second = rest.post(f"/jars/{jar}/run?{query}")["jobid"]
+    checkpoints = f"/jobs/{second}/checkpoints"
+    wait_until(lambda: rest.get(checkpoints)["latest"]["restored"] is not None)
+    restored = rest.get(checkpoints)["latest"]["restored"]
+    assert (restored["external_path"], restored["is_savepoint"]) == (savepoint, True)
+    rest.exchange("PATCH", f"/jobs/{second}?mode=cancel")
+    assert ended(rest, second)["application-status"] == "CANCELED"
 
 
 def test_a_module_of_an_archive_is_run_and_workers_find_the_others(

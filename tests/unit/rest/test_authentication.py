@@ -149,6 +149,12 @@ def test_authentication_can_be_switched_off_on_loopback_alone() -> None:
         guard_of(settings, TOKEN, "0.0.0.0", 8081, is_tls=True)
 
 
+def test_no_origin_stands_for_all() -> None:
+    settings = Settings({"web.access-control-allow-origin": "*"})
+    with pytest.raises(ConfigurationError, match="name one origin"):
+        guard_of(settings, TOKEN, "127.0.0.1", 8081, is_tls=False)
+
+
 def test_the_name_that_clients_are_told_is_a_name_of_the_endpoint() -> None:
     rules = guard_of(Settings({}), TOKEN, "127.0.0.1", 8081, is_tls=False, names=("vm",))
     assert status(head(authorization=BEARER, host="vm:8081"), rules) is None

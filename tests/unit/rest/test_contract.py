@@ -171,6 +171,8 @@ def test_failures_are_listed_newest_first_with_the_users_line_first(cluster: Ser
     assert newest["endpoint"] == "127.0.0.1:4001"
     assert [each["timestamp"] for each in newest["concurrentExceptions"]] == [START_MS + 91]
     assert history["truncated"] is False
+    labelled = cluster.get(f"{JOB}/exceptions?failureLabelFilter=type:user").json
+    assert labelled["exceptionHistory"]["entries"] == [], "no failure has a label"
     cut = cluster.get(f"{JOB}/exceptions?maxExceptions=1").json["exceptionHistory"]
     assert (len(cut["entries"]), cut["truncated"]) == (1, True)
 

@@ -64,7 +64,7 @@ def test_the_part_that_a_range_names_is_answered_with_its_place(
 
 @pytest.mark.parametrize(
     ("header", "content"),
-    [("bytes=10-", CONTENT), ("bytes=99-", CONTENT), ("bytes=-0", CONTENT), ("bytes=-5", b"")],
+    [("bytes=10-", CONTENT), ("bytes=99-", CONTENT), ("bytes=-0", CONTENT), ("bytes=0-", b"")],
 )
 def test_a_range_in_which_there_is_nothing_is_told_with_the_size_of_the_file(
     header: str, content: bytes
@@ -73,6 +73,11 @@ def test_a_range_in_which_there_is_nothing_is_told_with_the_size_of_the_file(
     assert answer.status_code == 416
     assert answer.headers["content-range"] == f"bytes */{len(content)}"
     assert f"the file has {len(content)} bytes" in json.loads(bytes(answer.body))["errors"][0]
+
+
+def test_the_end_of_an_empty_file_is_the_file_and_no_error() -> None:
+    answer = answer_of("bytes=-5", b"")
+    assert (answer.status_code, answer.body) == (200, b"")
 
 
 @pytest.mark.parametrize(

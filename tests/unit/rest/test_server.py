@@ -373,14 +373,12 @@ def test_a_body_that_is_too_long_is_refused_also_where_it_does_not_say_so(
         connection.close()
 
 
-def test_json_that_curl_calls_a_form_is_taken_as_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", ""])
+def test_json_under_another_type_or_none_is_taken_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content_type: str
 ) -> None:
     with served_cluster(tmp_path, monkeypatch) as cluster:
-        headers = {
-            "Authorization": f"Bearer {cluster.token}",
-            "Content-Type": "application/x-www-form-urlencoded",
-        }
+        headers = {"Authorization": f"Bearer {cluster.token}", "Content-Type": content_type}
         body = {"target-directory": "/x", "cancel-job": False}
         assert cluster.ask("POST", f"{JOB}/savepoints", body, headers=headers).status == 202
         refused = cluster.ask("POST", f"{JOB}/savepoints", b"{", headers=headers)
