@@ -1,6 +1,7 @@
 """What does it cost the control thread when ten browsers look at a job of 1,000 vertices and 10,000 subtasks?
 
-The control plane and the tasks without data of `tasks_per_job.py`, and the REST server beside them. Browsers are
+The control plane and the tasks without data of `tasks_per_job.py`, each with all metrics that a task has, and the REST
+server beside them. TaskManagers run on the control thread here, so their share of the work counts as its. Browsers are
 threads of another process; each asks as the dashboard's page "why is it slow" does, which asks most, every
 `web.refresh-interval`: overview, list of jobs, the job, its exceptions, six metrics of 60 vertices (of larger jobs the
 dashboard asks for no more), and subtasks and back pressure of 24. Figures: processor time of the control thread, as a
@@ -35,6 +36,8 @@ from benchmarks.tasks_per_job import (
 )
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
+from headrace.metrics.metric_name import MetricScope
+from headrace.metrics.names import METRIC_NAMES
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.server import RestServer
 
@@ -63,6 +66,7 @@ def browse(address: str, token: str, paths: list[str], seconds: float) -> list[f
             response = connection.getresponse()
             body = response.read()
             assert response.status == 200, (path, response.status, body[:200])
+            assert "metrics?" not in path or b"busyTimeMsPerSecond" in body, (path, body[:200])
             if number == 0:
                 waited.append((time.perf_counter() - began) * 1000)
         time.sleep(max(0.0, INTERVAL_S - (time.perf_counter() - round_began)))
@@ -101,7 +105,7 @@ def measure(browser_count: int, seconds: float, turns: int) -> dict[str, Any]:
                 "rest.port": "0",
             }
         )
-        handle = start_cluster(slots, settings)
+        handle = start_cluster(slots, settings, metrics_of_a_task())
         server = RestServer(
             ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop),
             settings,
@@ -153,6 +157,12 @@ def measure(browser_count: int, seconds: float, turns: int) -> dict[str, Any]:
         "rounds_share": len(found["waits"]) * INTERVAL_S / (browser_count * seconds * turns),
         "turns": turns,
     }
+
+
+def metrics_of_a_task() -> dict[str, float]:
+    """Return a figure for each metric of Flink's and ours that a task has."""
+    names = (row.name for row in METRIC_NAMES if row.scope is MetricScope.TASK)
+    return {name: float(number) for number, name in enumerate(names)}
 
 
 def waits_of(command: list[str]) -> list[float]:

@@ -84,9 +84,10 @@ class SliceTask(ScriptedTask):
 
 
 class SliceTaskFactory:
-    """Makes the tasks of all TaskManagers. Implements TaskFactory."""
+    """Makes the tasks of all TaskManagers, each with the same figures. Implements TaskFactory."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Mapping[str, float]) -> None:
+        self._metrics = metrics
         self._slices: defaultdict[int, list[SliceTask]] = defaultdict(list)
 
     def create(
@@ -97,6 +98,7 @@ class SliceTaskFactory:
     ) -> SliceTask:
         slice_ = self._slices[descriptor.attempt_id.subtask_index]
         task = SliceTask(descriptor.attempt_id, listener, slice_)
+        task.metrics = dict(self._metrics)
         slice_.append(task)
         return task
 
@@ -106,10 +108,12 @@ class LoopbackDriver:
 
     max_worker_count = TASK_MANAGERS_MAX
 
-    def __init__(self, rpc_service: RpcService, slot_count: int) -> None:
+    def __init__(
+        self, rpc_service: RpcService, slot_count: int, metrics: Mapping[str, float]
+    ) -> None:
         self._rpc_service = rpc_service
         self._slot_count = slot_count
-        self._task_factory = SliceTaskFactory()
+        self._task_factory = SliceTaskFactory(metrics)
         self._listener: WorkerListener | None = None
         self.cluster: Cluster | None = None
         self._executors: dict[ResourceId, TaskExecutor] = {}
@@ -158,8 +162,10 @@ def _refuse_to_exit(reason: str) -> None:
     raise AssertionError(f"a TaskManager wanted to end its process: {reason}")
 
 
-def start_cluster(slots_per_task_manager: int, settings: Settings) -> ClusterHandle:
-    """A control plane and, once they are asked for, TaskManagers; all on one thread."""
+def start_cluster(
+    slots_per_task_manager: int, settings: Settings, metrics: Mapping[str, float] | None = None
+) -> ClusterHandle:
+    """A control plane and, once they are asked for, TaskManagers; all on one thread. `metrics`: those of each task."""
     control = EventLoopThread("headrace-benchmark")
 
     async def start() -> ClusterHandle:
@@ -167,7 +173,7 @@ def start_cluster(slots_per_task_manager: int, settings: Settings) -> ClusterHan
             SystemClock(), system_random(), loop=control.loop, settings=settings
         )
         rpc_service = network.create_service("cluster")
-        driver = LoopbackDriver(rpc_service, slots_per_task_manager)
+        driver = LoopbackDriver(rpc_service, slots_per_task_manager, metrics or {})
         cluster = Cluster(
             rpc_service, driver, {}, worker_name=worker_names("loopback"), on_shut_down=_nothing
         )
