@@ -1,4 +1,4 @@
-"""Programs whose checkpoints and savepoints lie in an object store: a real S3 server, which the tests start."""
+"""Programs whose checkpoints, savepoints and archives lie in an object store: a real S3 server, which the tests start."""
 
 import os
 import subprocess
@@ -21,9 +21,15 @@ from headrace.checkpoint.options import (
 from headrace.checkpoint.retention.inspection import find_snapshots
 from headrace.checkpoint.storage.file_systems import child_uri, files_below, remove_file
 from headrace.common import Configuration, Encoder
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
+from headrace.rest.client import RestClient
+from headrace.rest.connections import find_connection
+from headrace.rest.history.history_server import HistoryServer
+from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
@@ -87,6 +93,27 @@ def verified(path: str, key_file: Path) -> subprocess.CompletedProcess[str]:
         timeout=100,
         check=False,
     )
+
+
+def test_a_history_server_shows_a_job_whose_archive_lies_in_s3(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    archives = child_uri(store, "archives")
+    settings = {"rest.enabled": "true", "rest.port": "0", "jobmanager.archive.fs.dir": archives}
+    with MiniClusterExecutor(slot_count=1, settings=settings):
+        program = StreamExecutionEnvironment.get_execution_environment()
+        program.from_collection([1, 2], type_info=Types.LONG()).print()
+        job = str(program.execute("archived").get_job_id())
+    settings = {"historyserver.archive.fs.dir": archives, "historyserver.web.port": "0"}
+    server = HistoryServer(Settings(settings), SystemClock())
+    try:
+        assert server.first_look.wait(30)
+        history = RestClient.of(find_connection(None, print))
+        assert [one["name"] for one in history.get("/jobs/overview")["jobs"]] == ["archived"]
+        assert history.get(f"/jobs/{job}")["state"] == "FINISHED"
+    finally:
+        server.close()
 
 
 def test_a_job_recovers_from_s3_and_goes_on_from_a_savepoint_there(
