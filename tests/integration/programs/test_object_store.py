@@ -1,4 +1,4 @@
-"""Programs whose checkpoints, savepoints and archives lie in an object store: a real S3 server, which the tests start."""
+"""Programs whose checkpoints, savepoints and archives lie in an object store: a real S3 server that the tests start."""
 
 import os
 import subprocess
