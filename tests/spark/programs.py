@@ -219,6 +219,9 @@ def headrace_run(
     return start_headrace(directory, "run", *options, str(path), *arguments)
 
 
-def start_headrace(directory: Path, *arguments: str) -> Program:
+def start_headrace(
+    directory: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> Program:
     """Start the command line with these arguments."""
-    return start([str(Path(sys.executable).parent / "headrace"), *arguments], directory)
+    command = [str(Path(sys.executable).parent / "headrace"), *arguments]
+    return start(command, directory, environment)

@@ -113,7 +113,10 @@ def test_rest_shows_jobs_as_they_run_and_when_they_have_ended(
     }
     given = [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
     given += ["--master", "local[2]", "--progress"]
-    program = start_headrace(tmp_path, "run", *given, str(FACES), str(folder))
+    # The program looks its own cluster up: those of programs beside it are not to be found.
+    home = {"HEADRACE_HOME": str(tmp_path / "home")}
+    arguments = ("run", *given, str(FACES), str(folder))
+    program = start_headrace(tmp_path, *arguments, environment=home)
     started.append(program)
     assert program.wait(280) == 0, program.report()
     lines = [line.strip() for line in program.out]
