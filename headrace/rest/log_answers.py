@@ -56,10 +56,8 @@ def _part_of(header: str | None, size: int, bound: int) -> tuple[int, int] | Non
     if found is None or not any(found.groups()):
         return None
     first, last = found.groups()
-    if not first and not size:
-        return None
     if not first:
-        return max(0, size - min(int(last), bound)), size
+        return (max(0, size - min(int(last), bound)), size) if size else None
     begin, end = int(first), int(last) + 1 if last else size
     if last and end <= begin:
         return None

@@ -119,6 +119,31 @@ class RpcEndpoint:
         """Run `coroutine` as a task of this endpoint: cancelled on close, its error goes to `on_fatal_error`."""
         return self._server.spawn(coroutine, name)
 
+    def spawn_shared(
+        self, work: Callable[[], Coroutine[Any, Any, None]], name: str
+    ) -> asyncio.Future[None]:
+        """Spawn `work`, and return the future of its outcome for all who need it.
+
+        Each awaits it behind `asyncio.shield`: whoever stops waiting must not stop the work for the others. An error
+        is theirs alone; nobody need wait for it.
+        """
+        outcome: asyncio.Future[None] = self.rpc_service.loop.create_future()
+
+        async def settle() -> None:
+            try:
+                await work()
+            except Exception as error:
+                outcome.set_exception(error)
+                outcome.exception()  # all who waited may have gone
+            except BaseException:
+                outcome.cancel()
+                raise
+            else:
+                outcome.set_result(None)
+
+        self.spawn(settle(), name)
+        return outcome
+
     def validate_main_thread(self) -> None:
         """AssertionError unless called on the main thread."""
         assert is_on_loop(self.rpc_service.loop), (

@@ -108,7 +108,7 @@ def test_state_of_a_running_job_is_read_and_a_snapshot_is_edited(
     folders = {"execution.checkpointing.savepoint-dir": str(tmp_path / "savepoints")}
     program = Program("state in a browser", tmp_path, settings=folders)
     rest = RestClient(executor.rest_address, "")
-    await_running(rest, program)
+    await_running(rest, program.job)
     program.gate.open_to(40)
     state = program.client.state()
     wait_until(lambda: state.live("count", "count").rows.num_rows == 4)

@@ -40,7 +40,7 @@ def flink(rest: RestClient, tmp_path: Path) -> FlinkCommand:
 @pytest.fixture
 def program(rest: RestClient, tmp_path: Path) -> Iterator[Program]:
     started = Program("a job of somebody", tmp_path)
-    await_running(rest, started)
+    await_running(rest, started.job)
     started.gate.open_to(40)
     yield started
     if status(rest, started) == "RUNNING":

@@ -86,7 +86,7 @@ def running(
 ) -> Iterator[tuple[RestClient, Program]]:
     rest = RestClient(executor.rest_address, "")
     program = Program(name, folder, fails_at)
-    await_running(rest, program)
+    await_running(rest, program.job)
     yield rest, program
     if rest.get(f"{program.job}/status")["status"] == "RUNNING":
         rest.patch(program.job, mode="cancel")
@@ -137,7 +137,7 @@ def test_a_page_of_a_vertex_is_shown(
     text: str,
 ) -> None:
     job = program.job.removeprefix("/jobs/")
-    counter = vertices(RestClient(executor.rest_address, ""), program)[1]["id"]
+    counter = vertices(RestClient(executor.rest_address, ""), program.job)[1]["id"]
     watched.open(executor.rest_address, f"/job/running/{job}/overview/{counter}/{page_name}")
     expect(watched.page.get_by_text(text).first).to_be_visible(timeout=SOON_MS)
     assert watched.problems == []
@@ -147,7 +147,7 @@ def test_a_flame_graph_is_drawn(
     executor: MiniClusterExecutor, program: Program, watched: WatchedPage
 ) -> None:
     job = program.job.removeprefix("/jobs/")
-    counter = vertices(RestClient(executor.rest_address, ""), program)[1]["id"]
+    counter = vertices(RestClient(executor.rest_address, ""), program.job)[1]["id"]
     watched.open(executor.rest_address, f"/job/running/{job}/overview/{counter}/flamegraph")
     watched.page.get_by_text("Mixed", exact=True).click()
     expect(watched.page.locator("g.frame, .d3-flame-graph g").first).to_be_visible(timeout=SOON_MS)

@@ -45,5 +45,4 @@ class Reporter:
 
     def tell_failure(self, error: BaseException) -> None:
         """Tell that the start has failed with this error, unless something was told before. StarterGoneError."""
-        if self.is_open:
-            self.tell(Report(tuple(describe(error, wants_details=wants_details()))))
+        self.tell(Report(tuple(describe(error, wants_details=wants_details()))))

@@ -62,10 +62,10 @@ class ArtifactCache:
         self._versions[job_id] = self._versions.get(job_id, 0) + 1
         files = self._jobs.get(job_id)
         if files is None:
-            files = self._jobs[job_id] = self._endpoint.rpc_service.loop.create_future()
-            body = self._settle(files, job_id, artifacts, settings, server_address)
-            self._endpoint.spawn(body, f"bring files of {job_id}")
-        # Whoever stops waiting must not stop the work for the others.
+            files = self._jobs[job_id] = self._endpoint.spawn_shared(
+                lambda: self._bring_once(job_id, artifacts, settings, server_address),
+                f"bring files of {job_id}",
+            )
         await asyncio.shield(files)
 
     def release_job(self, job_id: JobId) -> None:
@@ -91,26 +91,14 @@ class ArtifactCache:
         for lease in self._leases.pop(job_id, ()):
             await self._run_blocking("artifacts: release", lease.release)
 
-    async def _settle(
-        self,
-        files: asyncio.Future[None],
-        job_id: JobId,
-        artifacts: Artifacts,
-        settings: Settings,
-        server_address: str,
+    async def _bring_once(
+        self, job_id: JobId, artifacts: Artifacts, settings: Settings, server_address: str
     ) -> None:
         try:
             await self._bring(job_id, artifacts, settings, server_address)
-        except BaseException as error:
+        except BaseException:
             await self._release(job_id)
-            if isinstance(error, Exception):
-                files.set_exception(error)
-                files.exception()  # all who waited may have gone
-            else:
-                files.cancel()
-                raise
-        else:
-            files.set_result(None)
+            raise
 
     async def _bring(
         self, job_id: JobId, artifacts: Artifacts, settings: Settings, server_address: str

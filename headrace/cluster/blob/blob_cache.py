@@ -93,30 +93,19 @@ class BlobCache:
         blob = self._blobs.get((job_id, key))
         if blob is None:
             self._files.make_directory()
-            blob = self._blobs[job_id, key] = self._endpoint.rpc_service.loop.create_future()
-            self._endpoint.spawn(
-                self._settle(blob, job_id, key, server_address), f"fetch blob {key}"
+            blob = self._blobs[job_id, key] = self._endpoint.spawn_shared(
+                lambda: self._fetch_once(job_id, key, server_address), f"fetch blob {key}"
             )
-        # Whoever stops waiting must not stop the fetch for the others.
         await asyncio.shield(blob)
 
-    async def _settle(
-        self, blob: asyncio.Future[None], job_id: JobId, key: BlobKey, server_address: str
-    ) -> None:
+    async def _fetch_once(self, job_id: JobId, key: BlobKey, server_address: str) -> None:
         try:
             await self._fetch(job_id, key, server_address)
-        except BaseException as error:
+        except BaseException:
             # The next attempt of the task tries again.
             self._blobs.pop((job_id, key), None)
-            if isinstance(error, Exception):
-                blob.set_exception(error)
-                blob.exception()  # all who waited may have gone
-            else:
-                blob.cancel()
-                raise
-        else:
-            self.fetched_count += 1
-            blob.set_result(None)
+            raise
+        self.fetched_count += 1
 
     async def _fetch(self, job_id: JobId, key: BlobKey, server_address: str) -> None:
         server = self._endpoint.rpc_service.gateway(server_address, BlobServerGateway)

@@ -78,15 +78,16 @@ class Program:
         self.job = f"/jobs/{self.client.get_job_id()}"
 
 
-def vertices(rest: RestClient, program: Program) -> list[dict[str, Any]]:
-    return rest.get(program.job)["vertices"]
+def vertices(rest: RestClient, job: str) -> list[dict[str, Any]]:
+    """Return the vertices of a job, by its path."""
+    return rest.get(job)["vertices"]
 
 
-def await_running(rest: RestClient, program: Program) -> None:
-    """Wait until every subtask runs: a vertex has the state RUNNING as soon as one of its subtasks does."""
+def await_running(rest: RestClient, job: str) -> None:
+    """Wait until every subtask of a job, by its path, runs: a vertex is RUNNING as soon as one of its subtasks is."""
 
     def all_run() -> bool:
-        found = vertices(rest, program)
+        found = vertices(rest, job)
         return bool(found) and all(one["tasks"]["RUNNING"] == one["parallelism"] for one in found)
 
     wait_until(all_run)

@@ -22,7 +22,7 @@ def test_the_cluster_is_ended_by_someone_else_and_checkpoints_stay(
         found = find_connection(None, print).connection
         rest = RestClient(found.address, found.token)
         program = Program("ended with its cluster", tmp_path)
-        await_running(rest, program)
+        await_running(rest, program.job)
         trigger = rest.post(f"{program.job}/checkpoints", {})["request-id"]
         completed(rest, f"{program.job}/checkpoints/{trigger}")
         rest.delete("/cluster")

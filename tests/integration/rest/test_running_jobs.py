@@ -52,10 +52,10 @@ def program(rest: RestClient, tmp_path: Path, request: pytest.FixtureRequest) ->
 def test_a_job_that_someone_else_started_is_seen_with_its_records(
     rest: RestClient, program: Program
 ) -> None:
-    await_running(rest, program)
+    await_running(rest, program.job)
     program.gate.open_to(100)
-    wait_until(lambda: vertices(rest, program)[-1]["metrics"]["read-records"] == 100)
-    source, counter = vertices(rest, program)
+    wait_until(lambda: vertices(rest, program.job)[-1]["metrics"]["read-records"] == 100)
+    source, counter = vertices(rest, program.job)
     assert source["name"].startswith("Source: numbers")
     assert counter["parallelism"] == 2
     details = rest.get(f"{program.job}/vertices/{counter['id']}")
@@ -83,14 +83,14 @@ def test_secrets_of_a_program_are_masked(rest: RestClient, program: Program) -> 
 def test_a_checkpoint_is_asked_for_and_shown_with_its_subtasks(
     rest: RestClient, program: Program
 ) -> None:
-    await_running(rest, program)
+    await_running(rest, program.job)
     trigger = rest.post(f"{program.job}/checkpoints", {})["request-id"]
     number = completed(rest, f"{program.job}/checkpoints/{trigger}")["checkpointId"]
     wait_until(lambda: rest.get(f"{program.job}/checkpoints")["counts"]["completed"] == 1)
     statistics = rest.get(f"{program.job}/checkpoints")
     assert [each["id"] for each in statistics["history"]] == [number]
     assert f"/chk-{number}" in statistics["latest"]["completed"]["external_path"]
-    counter = vertices(rest, program)[-1]["id"]
+    counter = vertices(rest, program.job)[-1]["id"]
     details = rest.get(f"{program.job}/checkpoints/details/{number}")
     assert details["tasks"][counter]["num_acknowledged_subtasks"] == 2
     subtasks = rest.get(f"{program.job}/checkpoints/details/{number}/subtasks/{counter}")[
@@ -105,7 +105,7 @@ def test_a_checkpoint_is_asked_for_and_shown_with_its_subtasks(
 def test_a_job_is_stopped_with_a_savepoint(
     rest: RestClient, program: Program, tmp_path: Path
 ) -> None:
-    await_running(rest, program)
+    await_running(rest, program.job)
     body = {"targetDirectory": str(tmp_path / "savepoints")}
     trigger = rest.post(f"{program.job}/stop", body)["request-id"]
     location = completed(rest, f"{program.job}/savepoints/{trigger}")["location"]
@@ -119,7 +119,7 @@ def test_a_job_is_stopped_with_a_savepoint(
 
 
 def test_a_job_is_cancelled_by_someone_else(rest: RestClient, program: Program) -> None:
-    await_running(rest, program)
+    await_running(rest, program.job)
     rest.patch(program.job, mode="cancel")
     wait_until(lambda: rest.get(f"{program.job}/status")["status"] == "CANCELED")
     wait_until(lambda: rest.get(program.job)["state"] == "CANCELED")
@@ -132,7 +132,7 @@ def test_a_failure_names_the_users_line_and_the_attempt_that_failed(
     rest: RestClient, executor: MiniClusterExecutor, tmp_path: Path
 ) -> None:
     program = Program("a failing job", tmp_path, fails_at=10)
-    await_running(rest, program)
+    await_running(rest, program.job)
     program.gate.open_to(20)
     wait_until(lambda: rest.get(f"{program.job}/status")["status"] == "FAILED")
     wait_until(lambda: rest.get(program.job)["state"] == "FAILED")
@@ -154,7 +154,7 @@ def test_a_failure_names_the_users_line_and_the_attempt_that_failed(
 def test_a_task_manager_is_shown_with_its_slots_threads_and_metrics(
     rest: RestClient, program: Program
 ) -> None:
-    await_running(rest, program)
+    await_running(rest, program.job)
     listed = rest.get("/taskmanagers")["taskmanagers"]
     assert sum(each["slotsNumber"] for each in listed) == 2
     found = rest.get(f"/taskmanagers/{listed[0]['id']}")
@@ -172,9 +172,9 @@ def test_a_task_manager_is_shown_with_its_slots_threads_and_metrics(
 
 def test_a_flame_graph_shows_the_users_function(rest: RestClient, tmp_path: Path) -> None:
     program = Program("a slow job", tmp_path, pause_s=0.001)
-    await_running(rest, program)
+    await_running(rest, program.job)
     program.gate.open_to(1_000_000)
-    path = f"{program.job}/vertices/{vertices(rest, program)[-1]['id']}/flamegraph"
+    path = f"{program.job}/vertices/{vertices(rest, program.job)[-1]['id']}/flamegraph"
     assert rest.get(path)["endTimestamp"] == -3
     wait_until(lambda: rest.get(path)["endTimestamp"] > 0)
     names = frames_of(rest.get(path)["data"])

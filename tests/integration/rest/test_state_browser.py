@@ -63,9 +63,9 @@ def test_state_is_looked_at_edited_into_a_new_savepoint_and_a_job_goes_on_from_i
     rest: RestClient, tmp_path: Path
 ) -> None:
     program = Program("state to edit", tmp_path)
-    await_running(rest, program)
+    await_running(rest, program.job)
     program.gate.open_to(100)
-    wait_until(lambda: vertices(rest, program)[-1]["metrics"]["read-records"] == 100)
+    wait_until(lambda: vertices(rest, program.job)[-1]["metrics"]["read-records"] == 100)
     wait_until(lambda: rows_of(rest, program) == {0: 25, 1: 25, 2: 25, 3: 25})
     assert rows_of(rest, program, keys="[1,99]") == {1: 25}
 
@@ -95,7 +95,7 @@ def test_state_is_looked_at_edited_into_a_new_savepoint_and_a_job_goes_on_from_i
 
     path = outcome["location"].removeprefix("file:")
     again = Program("the edited state", tmp_path, settings={"execution.state-recovery.path": path})
-    await_running(rest, again)
+    await_running(rest, again.job)
     wait_until(lambda: rows_of(rest, again) == {0: 25, 1: 1_000, 3: 25})
     (restored,) = [
         one for one in rest.get(f"{again.job}/state")["snapshots"] if one["kind"] == "restored"

@@ -15,7 +15,7 @@ from headrace.rest.client_errors import RestRefusedError
 from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
-from tests.integration.rest.counting_program import SETTINGS
+from tests.integration.rest.counting_program import SETTINGS, await_running, completed
 
 pytestmark = pytest.mark.integration
 
@@ -107,17 +107,10 @@ def test_a_program_is_planned_by_get_and_deleted(rest: RestClient) -> None:
 def test_a_program_goes_on_from_a_savepoint(rest: RestClient, tmp_path: Path) -> None:
     jar = upload(rest, "endless.py", ENDLESS.encode())
     first = rest.post(f"/jars/{jar}/run")["jobid"]
-    vertices_path = f"/jobs/{first}"
-    wait_until(
-        lambda: all(
-            vertex["tasks"]["RUNNING"] == vertex["parallelism"]
-            for vertex in rest.get(vertices_path)["vertices"]
-        )
-    )
+    await_running(rest, f"/jobs/{first}")
     stop = rest.post(f"/jobs/{first}/stop", {"targetDirectory": str(tmp_path), "drain": False})
     path = f"/jobs/{first}/savepoints/{stop['request-id']}"
-    wait_until(lambda: rest.get(path)["status"]["id"] == "COMPLETED")
-    savepoint = rest.get(path)["operation"]["location"]
+    savepoint = completed(rest, path)["location"]
     query = urlencode({"savepointPath": savepoint, "allowNonRestoredState": "false"})
     second = rest.post(f"/jars/{jar}/run?{query}")["jobid"]
     checkpoints = f"/jobs/{second}/checkpoints"
