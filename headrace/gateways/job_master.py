@@ -6,6 +6,7 @@ Source: Flink JobMasterGateway, JobExceptionsInfoWithHistory.
 """
 
 import enum
+import functools
 from collections import Counter
 from typing import Final, Protocol
 
@@ -45,6 +46,8 @@ from headrace.gateways.messages import (
     SubtaskState,
 )
 from headrace.graph.job_plan import JobPlan
+from headrace.metrics.metric_name import MetricName
+from headrace.metrics.names import combine_metrics, combined_value
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):
@@ -126,8 +129,8 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
         )
 
 
-class VertexDetails(msgspec.Struct, frozen=True):
-    """One vertex: subtasks, and metrics summed (counts) or combined (shares of time, watermark minimum) over them.
+class VertexDetails(msgspec.Struct, frozen=True, dict=True):
+    """One vertex and its subtasks.
 
     `coordinator_metrics`: of its operators' coordinators, as `<operator>.coordinator.<metric>`.
     """
@@ -136,10 +139,21 @@ class VertexDetails(msgspec.Struct, frozen=True):
     name: str
     parallelism: int
     subtasks: tuple[SubtaskDetails, ...]
-    metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     max_parallelism: int = -1
     slot_sharing_group: str = ""
     coordinator_metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+
+    @functools.cached_property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the subtasks combined: counts are summed, shares of time averaged, watermarks their minimum.
+
+        Computed by whoever looks first: the control thread describes thousands of subtasks, and few of them are read.
+        """
+        return combine_metrics(subtask.metrics for subtask in self.subtasks)
+
+    def metric(self, name: MetricName) -> float | None:
+        """Return one of `metrics` without computing the others; None where no subtask has it."""
+        return combined_value(name.name, (subtask.metrics for subtask in self.subtasks))
 
     def __repr__(self) -> str:
         counts = Counter(subtask.state.name for subtask in self.subtasks)

@@ -421,6 +421,12 @@ def combine_metrics(snapshots: Iterable[Mapping[str, float]]) -> dict[str, float
     return {name: _COMBINERS[combination_of(name)](values) for name, values in collected.items()}
 
 
+def combined_value(name: str, snapshots: Iterable[Mapping[str, float]]) -> float | None:
+    """Return what `combine_metrics` has under `name`, and None where it has nothing."""
+    values = [snapshot[name] for snapshot in snapshots if name in snapshot]
+    return _COMBINERS[combination_of(name)](values) if values else None
+
+
 def _average(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 

@@ -20,7 +20,7 @@ CEILINGS: Final = {
     "core": (60, 5_600),
     "datastream": (40, 400),
     "functions": (29, 3_010),
-    "gateways": (14, 1_050),
+    "gateways": (14, 1_060),
     "graph": (11, 1_450),
     "headrace": (3, 60),
     "metrics": (25, 2_100),

@@ -30,8 +30,8 @@ def job_html(details: JobDetails) -> str:
             vertex.name,
             vertex.parallelism,
             ", ".join(sorted({subtask.state.name for subtask in vertex.subtasks})),
-            int(vertex.metrics.get(NUM_RECORDS_IN.name, 0)),
-            int(vertex.metrics.get(NUM_RECORDS_OUT.name, 0)),
+            int(vertex.metric(NUM_RECORDS_IN) or 0),
+            int(vertex.metric(NUM_RECORDS_OUT) or 0),
         )
         for vertex in details.vertices
     ]

@@ -33,7 +33,6 @@ from headrace.graph.pipeline_options import (
     PARALLELISM,
     global_job_parameters,
 )
-from headrace.metrics.names import combine_metrics
 
 
 class VertexDescriber:
@@ -74,7 +73,6 @@ class VertexDescriber:
             vertex.name,
             vertex.parallelism,
             subtasks,
-            combine_metrics(subtask.metrics for subtask in subtasks),
             vertex.max_parallelism,
             vertex.slot_sharing_group,
             of_coordinators,

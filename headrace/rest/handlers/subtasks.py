@@ -1,7 +1,7 @@
 """Translations of subtasks and vertices: their times, I/O metrics and spreads. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.core.lifecycle import ExecutionState
@@ -14,16 +14,14 @@ from headrace.rest.models.vertices import Aggregated, Attempt, Spread
 AnyAttempt = SubtaskDetails | AttemptDetails
 _S = ExecutionState
 _BEFORE_END: Final = (_S.CREATED, _S.SCHEDULED, _S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)
-_SPREAD_METRICS: Final[Mapping[str, Callable[[Mapping[str, float]], float]]] = {
-    "write-records": lambda metrics: metrics.get(names.NUM_RECORDS_OUT.name, 0),
-    "read-records": lambda metrics: metrics.get(names.NUM_RECORDS_IN.name, 0),
-    "write-bytes": lambda metrics: metrics.get(names.NUM_BYTES_OUT.name, 0),
-    "read-bytes": lambda metrics: metrics.get(names.NUM_BYTES_IN.name, 0),
-    "accumulated-backpressured-time": lambda metrics: metrics.get(
-        names.ACCUMULATE_BACK_PRESSURED_TIME.name, 0
-    ),
-    "accumulated-idle-time": lambda metrics: metrics.get(names.ACCUMULATE_IDLE_TIME.name, 0),
-    "accumulated-busy-time": lambda metrics: metrics.get(names.ACCUMULATE_BUSY_TIME.name, 0),
+_IO_METRICS: Final[Mapping[str, names.MetricName]] = {
+    "write-records": names.NUM_RECORDS_OUT,
+    "read-records": names.NUM_RECORDS_IN,
+    "write-bytes": names.NUM_BYTES_OUT,
+    "read-bytes": names.NUM_BYTES_IN,
+    "accumulated-backpressured-time": names.ACCUMULATE_BACK_PRESSURED_TIME,
+    "accumulated-idle-time": names.ACCUMULATE_IDLE_TIME,
+    "accumulated-busy-time": names.ACCUMULATE_BUSY_TIME,
 }
 
 
@@ -108,7 +106,12 @@ def io_metrics(metrics: Mapping[str, float], *, is_complete: bool) -> IOMetrics:
 
 def combined_io_metrics(subtasks: Sequence[SubtaskDetails]) -> IOMetrics:
     """Return traffic and times of several subtasks, summed."""
-    combined = names.combine_metrics(subtask.metrics for subtask in subtasks)
+    snapshots = [subtask.metrics for subtask in subtasks]
+    combined = {
+        name.name: value
+        for name in _IO_METRICS.values()
+        if (value := names.combined_value(name.name, snapshots)) is not None
+    }
     return io_metrics(combined, is_complete=all(subtask.metrics for subtask in subtasks))
 
 
@@ -117,8 +120,8 @@ def aggregated(subtasks: Sequence[SubtaskDetails], now_ms: int) -> Aggregated:
     durations = [status_durations(subtask, now_ms) for subtask in subtasks]
     return Aggregated(
         metrics={
-            name: spread([read(subtask.metrics) for subtask in subtasks])
-            for name, read in _SPREAD_METRICS.items()
+            shown: spread([subtask.metrics.get(name.name, 0) for subtask in subtasks])
+            for shown, name in _IO_METRICS.items()
         },
         status_duration={
             state.name: spread([max(0, each[state.name]) for each in durations])

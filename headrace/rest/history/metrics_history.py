@@ -100,7 +100,8 @@ def _shown(column: "array[float]") -> list[float | None]:
 
 def _point(vertex: VertexDetails, now_ms: int) -> tuple[float, ...]:
     def value(name: names.MetricName) -> float:
-        return round(vertex.metrics.get(name.name, _UNKNOWN), 1)
+        found = vertex.metric(name)
+        return _UNKNOWN if found is None else round(found, 1)
 
     return (
         value(names.NUM_RECORDS_IN_PER_SECOND),
@@ -114,7 +115,7 @@ def _point(vertex: VertexDetails, now_ms: int) -> tuple[float, ...]:
 def _watermark_lag(vertex: VertexDetails, now_ms: int) -> float:
     """Return how far event time is behind, by what came in or, for a source, by what it sent."""
     for name in (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK):
-        watermark = vertex.metrics.get(name.name)
+        watermark = vertex.metric(name)
         if watermark is not None and abs(watermark) < _NO_WATERMARK:
             return now_ms - watermark
     return _UNKNOWN

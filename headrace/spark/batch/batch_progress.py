@@ -177,7 +177,6 @@ class BatchProgress:
             vertex.name,
             vertex.parallelism,
             subtasks,
-            names.combine_metrics(subtask.metrics for subtask in subtasks),
             vertex.max_parallelism,
             vertex.slot_sharing_group,
         )

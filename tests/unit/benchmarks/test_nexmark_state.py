@@ -11,8 +11,8 @@ from benchmarks.nexmark.files import events_directory
 from benchmarks.nexmark.report import newest, newest_state, state_text
 from benchmarks.nexmark.state import has_taken, key_count, state_of_run, summary
 from headrace.core.ids import JobId, JobVertexId
-from headrace.core.lifecycle import JobStatus
-from headrace.gateways.job_master import JobDetails, VertexDetails
+from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 
 RUN: dict[str, Any] = {
     "keys": 1_000,
@@ -29,7 +29,12 @@ LARGER = RUN | {"keys": 101_000, "peak_mb": 400, "resting_mb": 250, "checkpoint_
 def details(read: int, sent: int, received: int) -> JobDetails:
     counts = ({"numRecordsIn": read, "numRecordsOut": sent}, {"numRecordsIn": received})
     vertices = [
-        VertexDetails(JobVertexId(bytes([index] * 16)), "vertex", 2, (), dict[str, float](metrics))
+        VertexDetails(
+            JobVertexId(bytes([index] * 16)),
+            "vertex",
+            1,
+            (SubtaskDetails(0, 0, ExecutionState.RUNNING, None, dict[str, float](metrics)),),
+        )
         for index, metrics in enumerate(counts)
     ]
     return JobDetails(JobId(bytes(16)), "job", JobStatus.RUNNING, {}, tuple(vertices))

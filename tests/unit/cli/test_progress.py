@@ -13,7 +13,6 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
-from headrace.metrics.names import combine_metrics
 
 VERTEX = JobVertexId(b"v" * 16)
 
@@ -25,8 +24,7 @@ def subtask(
 
 
 def job(*subtasks: SubtaskDetails) -> JobDetails:
-    metrics = combine_metrics(each.metrics for each in subtasks)
-    vertex = VertexDetails(VERTEX, "Source -> Map", len(subtasks), subtasks, metrics)
+    vertex = VertexDetails(VERTEX, "Source -> Map", len(subtasks), subtasks)
     return JobDetails(JobId(b"j" * 16), "delays", JobStatus.RUNNING, {}, (vertex,))
 
 

@@ -15,7 +15,7 @@ def subtask(index: int, state: ExecutionState) -> SubtaskDetails:
 def vertex(name: str) -> VertexDetails:
     states = (ExecutionState.RUNNING, ExecutionState.RUNNING, ExecutionState.FINISHED)
     subtasks = tuple(subtask(index, state) for index, state in enumerate(states))
-    return VertexDetails(JobVertexId(b"v" * 16), name, 3, subtasks, METRICS)
+    return VertexDetails(JobVertexId(b"v" * 16), name, 3, subtasks)
 
 
 def details(count: int, failure: ErrorInfo | None = None) -> JobDetails:

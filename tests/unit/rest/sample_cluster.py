@@ -81,7 +81,6 @@ from headrace.gateways.messages import (
 from headrace.gateways.resource_manager import ResourceOverview, SlotInfo, TaskManagerInfo
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan, OperatorNode, PlanInput, PlanNode
-from headrace.metrics.names import combine_metrics
 
 RUNNING_JOB = JobId(bytes(range(16)))
 FAILED_JOB = JobId(bytes(range(16, 32)))
@@ -134,13 +133,11 @@ def subtask(index: int, state: ExecutionState = _S.RUNNING) -> SubtaskDetails:
 
 def vertex(vertex_id: JobVertexId, name: str, state: ExecutionState = _S.RUNNING) -> VertexDetails:
     subtasks = (subtask(0, state), subtask(1, state))
-    metrics = combine_metrics(each.metrics for each in subtasks)
     return VertexDetails(
         vertex_id,
         name,
         2,
         subtasks,
-        metrics,
         max_parallelism=128,
         slot_sharing_group="default",
         coordinator_metrics={f"{name}.coordinator.enumerator.unassignedSplits": 7.0}

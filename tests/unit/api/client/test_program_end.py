@@ -22,7 +22,7 @@ JOB_ID = JobId(bytes(16))
 
 def details(*states: ExecutionState) -> JobDetails:
     subtasks = tuple(SubtaskDetails(n, 0, state, None, {}) for n, state in enumerate(states))
-    vertex = VertexDetails(JobVertexId(bytes(16)), "Map", len(subtasks), subtasks, {})
+    vertex = VertexDetails(JobVertexId(bytes(16)), "Map", len(subtasks), subtasks)
     return JobDetails(JOB_ID, "stuck", JobStatus.CANCELLING, {}, (vertex,))
 
 

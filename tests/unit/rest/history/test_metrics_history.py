@@ -1,8 +1,8 @@
 """Metrics over time: bounded points, whatever the length of a job."""
 
 from headrace.core.ids import JobId, JobVertexId
-from headrace.core.lifecycle import JobStatus
-from headrace.gateways.job_master import JobDetails, VertexDetails
+from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 from headrace.rest.history.metrics_history import POINTS_MAX, MetricsHistory
 
 JOB = JobId(b"j" * 16)
@@ -11,7 +11,12 @@ NONE_YET = -float(1 << 63)
 
 def details(count: int = 1, **metrics: float) -> JobDetails:
     vertices = tuple(
-        VertexDetails(JobVertexId(i.to_bytes(16, "big")), f"v{i}", 1, (), dict(metrics))
+        VertexDetails(
+            JobVertexId(i.to_bytes(16, "big")),
+            f"v{i}",
+            1,
+            (SubtaskDetails(0, 0, ExecutionState.RUNNING, None, dict(metrics)),),
+        )
         for i in range(count)
     )
     return JobDetails(JOB, "job", JobStatus.RUNNING, {}, vertices)
