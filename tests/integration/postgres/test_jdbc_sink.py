@@ -257,14 +257,6 @@ def test_every_row_is_there_once_whatever_comes_between(
 
 def take(world: SinkWorld, step: tuple[Any, ...]) -> None:
     match step:
-        case ("write", subtask, count):
-            world.write(subtask, count)
-        case ("checkpoint",):
-            world.checkpoint()
-        case ("abort",):
-            world.abort()
-        case ("publish",):
-            world.publish()
         case ("crash",):
             kill(world)
         case ("commit twice",):
@@ -278,7 +270,7 @@ def take(world: SinkWorld, step: tuple[Any, ...]) -> None:
         case ("crash within", "answer"):
             crash_within(world, "_in_transaction")
         case _:
-            raise AssertionError(step)
+            world.take(step)
 
 
 def crash_within(world: SinkWorld, method: str) -> None:

@@ -1,8 +1,5 @@
 """Calls in flight and broadcast states through failures, savepoints and other parallelisms, on a whole cluster."""
 
-import asyncio
-import contextlib
-import threading
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +18,7 @@ from headrace.gateways.job_master import JobDetails
 from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_begun, await_details
+from tests.integration.stored_savepoints.signals import Answers
 
 pytestmark = pytest.mark.integration
 
@@ -33,30 +31,6 @@ OPTIONS = {
 }
 EVERY_50_MS = {**OPTIONS, "execution.checkpointing.interval": "50 ms"}
 HOURLY = {**OPTIONS, "execution.checkpointing.interval": "1 h"}
-
-
-class Answers:
-    """Holds answers back until `release`. Loops of tasks and the test's thread meet here: hence the lock."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_released = False
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-
-    def event(self) -> asyncio.Event:
-        event = asyncio.Event()
-        with self._lock:
-            if self._is_released:
-                event.set()
-            self._waiting.append((asyncio.get_running_loop(), event))
-        return event
-
-    def release(self) -> None:
-        with self._lock:
-            self._is_released = True
-            for loop, event in self._waiting:
-                with contextlib.suppress(RuntimeError):  # the loop of an attempt that has ended
-                    loop.call_soon_threadsafe(event.set)
 
 
 ANSWERS: Final[dict[str, Answers]] = {}

@@ -160,6 +160,24 @@ class SinkWorld:
             assert (self.last_committed() or 0) <= self.published_id
             self.commit()
 
+    def take(self, step: tuple[Any, ...]) -> None:
+        """Take a step as strategies draw it; those that only one sink knows are for its own test."""
+        match step:
+            case ("write", subtask, count):
+                self.write(subtask, count)
+            case ("checkpoint",):
+                self.checkpoint()
+            case ("abort",):
+                self.abort()
+            case ("publish",):
+                self.publish()
+            case ("crash",):
+                self.crash()
+            case ("fail",):
+                self.crash(is_sudden=False)
+            case _:
+                raise AssertionError(step)
+
     def finish(self) -> None:
         """Come to the end of input, with the checkpoint that follows it."""
         self.publish(is_final=True)

@@ -344,16 +344,6 @@ def test_every_record_is_committed_once_and_in_order_whatever_comes_between(
 
 def take(world: SinkWorld, brokers: ModelBrokers, step: tuple[Any, ...]) -> None:
     match step:
-        case ("write", subtask, count):
-            world.write(subtask, count)
-        case ("checkpoint",):
-            world.checkpoint()
-        case ("abort",):
-            world.abort()
-        case ("publish",):
-            world.publish()
-        case ("crash",):
-            world.crash()
         case ("answer lost",):
             brokers.dies_at_answer = True
             commit_or_die(world, restart=True)
@@ -364,7 +354,7 @@ def take(world: SinkWorld, brokers: ModelBrokers, step: tuple[Any, ...]) -> None
             brokers.dies_after = count
             commit_or_die(world, restart=False)
         case _:
-            raise AssertionError(step)
+            world.take(step)
     brokers.dies_after, brokers.dies_at_answer = None, False
 
 

@@ -316,18 +316,6 @@ def test_every_row_is_in_the_folder_once_whatever_comes_between(steps: list[Any]
 
 def take(world: SinkWorld, session: ArrowSession, step: tuple[Any, ...]) -> None:
     match step:
-        case ("write", subtask, row_count):
-            world.write(subtask, row_count)
-        case ("checkpoint",):
-            world.checkpoint()
-        case ("abort",):
-            world.abort()
-        case ("publish",):
-            world.publish()
-        case ("crash",):
-            world.crash()
-        case ("fail",):
-            world.crash(is_sudden=False)
         case ("crash after write",):
             session.fails_after_write = True
             commit_or_crash(world)
@@ -337,7 +325,7 @@ def take(world: SinkWorld, session: ArrowSession, step: tuple[Any, ...]) -> None
                 commit_or_crash(world, restart=False)
             world.crash()
         case _:
-            raise AssertionError(step)
+            world.take(step)
 
 
 def commit_or_crash(world: SinkWorld, *, restart: bool = True) -> None:

@@ -425,25 +425,13 @@ def test_every_row_is_in_one_file_whatever_comes_between(steps: list[Any], strat
 
 def take(world: SinkWorld, step: tuple[Any, ...]) -> None:
     match step:
-        case ("write", subtask, count):
-            world.write(subtask, count)
-        case ("checkpoint",):
-            world.checkpoint()
-        case ("abort",):
-            world.abort()
-        case ("publish",):
-            world.publish()
-        case ("crash",):
-            world.crash()
-        case ("fail",):
-            world.crash(is_sudden=False)
         case ("publish and crash",):
             world.publish()
             world.crash()
         case ("crash within", calls_left):
             crash_within_commit(world, calls_left)
         case _:
-            raise AssertionError(step)
+            world.take(step)
 
 
 def crash_within_commit(world: SinkWorld, calls_left: int) -> None:
