@@ -146,8 +146,9 @@ def noted(row):
         file.write(b".")
     return (row.id, f"n{row.id}", row.at)
 
-names, types = ["id", "name", "at"], [Types.LONG(), Types.STRING(), Types.INSTANT()]
 numbers = env.from_dataframe(spark.range(0, 5000, 1, 4).selectExpr("id", "timestamp_millis(id) AS at"))
+types = [Types.LONG(), Types.STRING(), numbers.get_type().field_types[1]]
+names = ["id", "name", "at"]
 rows = numbers.map(noted, output_type=Types.ROW_NAMED(names, types))
 rows.filter(lambda row: row.id < 10).sink_to(DataFrameSink("few", mode="overwrite"))
 df = rows.to_dataframe(memory_bytes=1000)

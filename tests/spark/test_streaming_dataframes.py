@@ -119,7 +119,7 @@ def test_a_job_that_was_stopped_in_a_micro_batch_goes_on_behind_it(
 
 
 BACK_PRESSURE = """
-import pathlib, time
+import os, pathlib, time
 from headrace.common import Types
 from headrace.connectors.dataframe.sink import DataFrameSink
 from headrace.datastream import StreamExecutionEnvironment
@@ -132,6 +132,8 @@ for index in range(8):
     file = here / "in" / f"{index}.csv"
     if not file.exists():
         file.write_text(lines)
+        # Spark takes files in the order of their age.
+        os.utime(file, (1_000_000_000 + index, 1_000_000_000 + index))
 files = spark_session().readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
