@@ -108,4 +108,3 @@ def test_a_program_of_the_past_is_shown_with_its_workers_and_the_rows_of_its_que
         assert any("rows of" in one and "wells" in one for one in told), told
     else:
         assert not [one for one in told if "TaskManager" in one], told
-        assert max(metric(one, "MapInArrow") for one in ours) >= ROW_COUNT

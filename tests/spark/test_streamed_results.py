@@ -48,7 +48,7 @@ counts.mkdir(exist_ok=True)
 
 def take(rows, batch_id):
     rows.write.mode("overwrite").parquet(f"table/batch={batch_id}")
-    if batch_id == 1 and is_first("query"):
+    if batch_id == 1 and is_first("batch"):
         raise RuntimeError("the query dies before its micro-batch is committed")
     new = here / "new"
     new.write_text(str(rows.count()))
@@ -101,7 +101,7 @@ def test_each_row_comes_once_although_a_task_manager_dies(
 def test_a_query_that_dies_goes_on_while_the_job_runs(
     tmp_path: Path, started: list[Program]
 ) -> None:
-    program = headrace_run(tmp_path, PROGRAM, *OPTIONS, arguments=("query", str(COUNT)))
+    program = headrace_run(tmp_path, PROGRAM, *OPTIONS, arguments=("batch", str(COUNT)))
     started.append(program)
     assert program.wait(300) == 0, program.report()
     assert "DIED True\n" in program.out
