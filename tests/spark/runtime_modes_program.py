@@ -32,7 +32,14 @@ EXAMPLES = {
 """Lines that each prints, without those that say how long it took."""
 ARGUMENTS = {
     # Nothing comes too late: in BATCH mode nothing ever does.
-    "new_york_departures": ["--months", "1", "--out-of-orderness-hours", "24", "--output", "out"],
+    "new_york_departures": [
+        "--months",
+        "1",
+        "--out-of-orderness-hours",
+        "24",
+        "--output",
+        "{folder}/out",
+    ],
 }
 DURATION = " s; results and "
 FOLDER = Path(sys.argv[1])
@@ -81,7 +88,7 @@ def example_lines(name: str, mode: str) -> Counter[str]:
     folder.mkdir()
     os.chdir(folder)
     printed = io.StringIO()
-    sys.argv[1:] = ARGUMENTS.get(name, [])
+    sys.argv[1:] = [one.format(folder=folder) for one in ARGUMENTS.get(name, [])]
     with contextlib.redirect_stdout(printed):
         runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
         # Lines of workers come through a pipe, and may come after their job's end.

@@ -112,3 +112,19 @@ def test_what_a_log_cannot_take_is_refused_by_name(spark: SparkSession, tmp_path
     BatchLog(str(tmp_path / "log")).declare(pa.schema([("name", pa.string())]))
     with pytest.raises(Exception, match=r"the log .* has columns 'name' \(string\)"):
         start(df, tmp_path).awaitTermination()
+
+
+def test_numbers_become_those_of_the_log_while_they_fit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    BatchLog(str(tmp_path / "log")).declare(pa.schema([("number", pa.int32())]))
+    df = files(spark, tmp_path, 1)
+    start(df, tmp_path).awaitTermination()
+    assert batches_of(tmp_path) == numbers(1)
+    [file] = (tmp_path / "log").glob("*.parquet")
+    assert pq.read_schema(file).field("number").type == pa.int32()
+    files(spark, tmp_path, 1, begin=1)
+    large = df.selectExpr("number + 3000000000 AS number")
+    with pytest.raises(Exception, match="not in range"):
+        start(large, tmp_path).awaitTermination()
+    assert batches_of(tmp_path) == numbers(1)

@@ -25,8 +25,16 @@ from headrace.connectors.files.source.enumerator import SplitQueue
 from headrace.connectors.files.source.reader import FileReader
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_types import data_schema, type_info_from_schema
+from headrace.core.types.basic_type_info import CollectionTypeInfo
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.time_values import Duration
-from headrace.core.types.type_info import RowTypeInfo, TypeInformation
+from headrace.core.types.type_info import (
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import (
     Boundedness,
@@ -107,6 +115,11 @@ class BatchLogSource(SplitSource):
             raise ProgramError(
                 f"BatchLogSource reads rows with named columns, Types.ROW_NAMED([...], [...]), not {self.row_type}"
             )
+        if _holds_pickles(self.row_type):
+            raise ProgramError(
+                "BatchLogSource reads what others have written, and unpickles nothing of it: declare types for all "
+                f"columns, not {self.row_type}"
+            )
 
     @property
     def boundedness(self) -> Boundedness:
@@ -126,6 +139,20 @@ class BatchLogSource(SplitSource):
     def create_reader(self, context: SubtaskContext) -> SourceReader:
         assert self.row_type is not None
         return _LogFileReader(ParquetColumnarRowInputFormat(self.row_type), context)
+
+
+def _holds_pickles(one: TypeInformation) -> bool:
+    match one:
+        case PickledBytesTypeInfo():
+            return True
+        case RowTypeInfo() | TupleTypeInfo() | ObjectTypeInfo():
+            return any(map(_holds_pickles, one.field_types))
+        case CollectionTypeInfo():
+            return _holds_pickles(one.element_type)
+        case MapTypeInfo():
+            return _holds_pickles(one.key_type) or _holds_pickles(one.value_type)
+        case _:
+            return False
 
 
 class _LogFileReader(FileReader):

@@ -170,5 +170,8 @@ def test_the_columns_are_those_of_the_log_and_others_are_refused(feed: Feed) -> 
         SourceJob(other, 1, ROW)
     with pytest.raises(ProgramError, match="rows with named columns"):
         BatchLogSource(feed.log.path, Types.LONG())
+    pickled = Types.LIST(Types.ROW_NAMED(["object"], [Types.PICKLED_BYTE_ARRAY()]))
+    with pytest.raises(ProgramError, match="unpickles nothing of it"):
+        BatchLogSource(feed.log.path, Types.ROW_NAMED(["rows"], [pickled]))
     with pytest.raises(ProgramError, match="discovery_interval must be above 0"):
         BatchLogSource(feed.log.path, ROW, Duration.of_millis(0))
