@@ -70,7 +70,7 @@ def _job_settings(graph: StreamGraph, settings: Settings) -> dict[str, str]:
     """Return the job's settings, with the mode that it runs in where the program names one."""
     said = settings.to_dict()
     if RUNTIME_MODE.key in said:
-        said[RUNTIME_MODE.key] = _runtime_mode(graph, settings).name
+        said[RUNTIME_MODE.key] = runtime_mode_of(graph, settings).name
     return said
 
 
@@ -144,7 +144,7 @@ def _check_runtime_mode(graph: StreamGraph, settings: Settings) -> None:
         )
 
 
-def _runtime_mode(graph: StreamGraph, settings: Settings) -> RuntimeExecutionMode:
+def runtime_mode_of(graph: StreamGraph, settings: Settings) -> RuntimeExecutionMode:
     """Return the mode that the job runs in: what AUTOMATIC stands for is decided here."""
     mode = RuntimeExecutionMode[settings.get_option(RUNTIME_MODE)]
     if mode is not RuntimeExecutionMode.AUTOMATIC:

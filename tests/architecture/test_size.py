@@ -16,7 +16,7 @@ CEILINGS: Final = {
     "client": (6, 600),
     "cluster": (159, 15_175),
     "common": (21, 150),
-    "connectors": (57, 5_950),
+    "connectors": (58, 6_130),
     "core": (60, 5_600),
     "datastream": (40, 400),
     "functions": (29, 3_010),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_400),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (50, 5_675),
+    "spark": (51, 5_825),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (938, 91_500)
+WHEEL_CEILING: Final = (939, 91_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

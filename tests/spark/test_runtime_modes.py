@@ -16,6 +16,8 @@ EXAMPLES = {
     "orders_and_payments",
     "requests_per_minute",
     "every_reading_once",
+    "score_readings",
+    "new_york_departures",
 }
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from testkit.exactly_once import compare_output, rows_of_parquet
+from testkit.waiting import wait_until
+from tests.spark.checkpoint_folder import newest_checkpoint
 from tests.spark.programs import Program, headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -15,6 +17,7 @@ import os, pathlib, signal, sys, time
 from headrace.common import Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
 
 here, victim = pathlib.Path.cwd(), sys.argv[1]
 
@@ -33,26 +36,35 @@ def pair(number):
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
 numbers = env.from_source(
-    DataGeneratorSource(lambda index: index, 3000, type_info=Types.LONG(), rows_per_second=500),
+    DataGeneratorSource(lambda index: index, 3000, type_info=Types.LONG(), rows_per_second=250),
     WatermarkStrategy.no_watermarks(),
     "numbers",
 )
 pairs = numbers.map(pair, output_type=Types.ROW_NAMED(["key", "number"], [Types.LONG(), Types.LONG()]))
 df = pairs.to_dataframe(streaming=True, path="log")
-seen = []
+log = spark_session().readStream.format("headrace").option("maxRowsPerTrigger", 300).load("log")
+counts = here / "counts"
+counts.mkdir(exist_ok=True)
 
 def take(rows, batch_id):
-    found = [row.number for row in rows.collect()]
     rows.write.mode("overwrite").parquet(f"table/batch={batch_id}")
-    seen.extend(found)
+    if batch_id == 1 and is_first("batch"):
+        raise RuntimeError("the query dies before its micro-batch is committed")
+    new = here / "new"
+    new.write_text(str(rows.count()))
+    new.rename(counts / str(batch_id))
+
+def row_count():
+    return sum(int(file.read_text()) for file in counts.iterdir())
 
 def query(**trigger):
-    return df.writeStream.foreachBatch(take).option("checkpointLocation", "query").trigger(**trigger).start()
+    return log.writeStream.foreachBatch(take).option("checkpointLocation", "query").trigger(**trigger).start()
 
 running = query(processingTime="200 milliseconds")
-while len(set(seen)) < int(sys.argv[2]):
-    if not running.isActive:
-        running.awaitTermination()
+while row_count() < int(sys.argv[2]):
+    if running.exception() is not None:
+        print("DIED", "the query dies before" in str(running.exception()))
+        running = query(processingTime="200 milliseconds")
     time.sleep(0.05)
 running.stop()
 print("COLUMNS", df.schema.simpleString(), df.isStreaming)
@@ -83,4 +95,99 @@ def test_each_row_comes_once_although_a_task_manager_dies(
     check_table(tmp_path)
     # What the query has committed is deleted, but for its last micro-batch.
     assert not (tmp_path / "log" / "_log" / f"{1:020d}.json").exists()
+    program.assert_nothing_is_left()
+
+
+def test_a_query_that_dies_goes_on_while_the_job_runs(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, PROGRAM, *OPTIONS, arguments=("batch", str(COUNT)))
+    started.append(program)
+    assert program.wait(300) == 0, program.report()
+    assert "DIED True\n" in program.out
+    check_table(tmp_path)
+    program.assert_nothing_is_left()
+
+
+def test_a_killed_driver_s_successor_goes_on_with_the_job_and_with_its_query(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    counts = tmp_path / "counts"
+    dying = headrace_run(tmp_path, PROGRAM, *OPTIONS, arguments=("driver", str(COUNT)))
+    started.append(dying)
+    wait_until(lambda: (counts / "1").exists(), 200, "two micro-batches")
+    dying.process.kill()
+    dying.end()
+    before = {file.name: file.read_text() for file in counts.iterdir()}
+    assert sum(map(int, before.values())) < COUNT
+    _, place = newest_checkpoint(tmp_path)
+    options = (*OPTIONS, "-s", str(place))
+    again = headrace_run(tmp_path, PROGRAM, *options, arguments=("driver", str(COUNT)))
+    started.append(again)
+    assert again.wait(300) == 0, again.report()
+    assert before.items() <= {file.name: file.read_text() for file in counts.iterdir()}.items()
+    check_table(tmp_path)
+
+
+BOUNDED = """
+import pathlib
+from headrace.common import Types
+from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+spark = spark_session()
+calls = pathlib.Path.cwd() / "calls"
+
+def noted(row):
+    with calls.open("ab") as file:
+        file.write(b".")
+    return (row.id, f"n{row.id}", row.at)
+
+numbers = env.from_dataframe(spark.range(0, 5000, 1, 4).selectExpr("id", "timestamp_millis(id) AS at"))
+types = [Types.LONG(), Types.STRING(), numbers.get_type().field_types[1]]
+names = ["id", "name", "at"]
+rows = numbers.map(noted, output_type=Types.ROW_NAMED(names, types))
+rows.filter(lambda row: row.id < 10).sink_to(DataFrameSink("few", mode="overwrite"))
+df = rows.to_dataframe(memory_bytes=1000)
+print("TYPES", df.schema.simpleString(), df.sparkSession is spark)
+print("SUM", df.selectExpr("sum(id)").first()[0], df.where("name = 'n7'").first().at.microsecond)
+print("CALLS", len(calls.read_bytes()), "FEW", spark.read.parquet("few").count())
+print("PLAN", "LocalTableScan" in df._jdf.queryExecution().toString())
+
+pair_type = Types.ROW_NAMED(["n", "m"], [Types.LONG(), Types.MAP(Types.STRING(), Types.LONG())])
+pairs = env.from_collection([(1, {"a": 1})], pair_type)
+print("MAP", pairs.map(lambda row: row, output_type=pairs.get_type()).to_dataframe().first().m)
+none = env.from_collection([1], Types.LONG()).filter(lambda n: n > 1)
+print("NONE", none.to_dataframe().count())
+
+def divide(row):
+    return 1 // (row.id - 3)
+
+try:
+    env.from_dataframe(spark.range(5)).map(divide, Types.LONG()).to_dataframe()
+except Exception as error:
+    print("ERROR", str(error).partition("\\n")[0])
+"""
+
+
+@pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "AUTOMATIC"])
+def test_a_bounded_result_is_computed_once_with_the_other_sinks_of_its_program(
+    tmp_path: Path, started: list[Program], mode: str
+) -> None:
+    option = ("-D", f"execution.runtime-mode={mode}")
+    program = headrace_run(tmp_path, BOUNDED, "--master", "local[4]", *option)
+    started.append(program)
+    assert program.wait(300) == 0, program.report()
+    told = dict(line.strip().partition(" ")[::2] for line in program.out)
+    assert told["TYPES"] == "struct<id:bigint,name:string,at:timestamp> True", program.report()
+    assert told["SUM"] == f"{sum(range(5000))} 7000"
+    assert told["CALLS"] == "5000 FEW 10"
+    assert told["PLAN"] == "False"
+    assert told["MAP"] == "{'a': 1}"
+    assert told["NONE"] == "0"
+    assert told["ERROR"].startswith("ZeroDivisionError"), program.report()
+    assert "program.py, line" in told["ERROR"]
     program.assert_nothing_is_left()

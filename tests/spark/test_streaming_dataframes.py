@@ -1,10 +1,12 @@
-"""Jobs that read streaming DataFrames: each row once although a TaskManager is killed, and on from a savepoint."""
+"""Jobs that read streaming DataFrames: each row once although a TaskManager or the driver is killed; back pressure."""
 
 from pathlib import Path
 
 import pytest
 
 from testkit.exactly_once import compare_output, rows_of_parquet
+from testkit.waiting import wait_until
+from tests.spark.checkpoint_folder import newest_checkpoint
 from tests.spark.programs import Program, headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -114,3 +116,95 @@ def test_a_job_that_was_stopped_in_a_micro_batch_goes_on_behind_it(
     # What Spark draws by lot is copied until its micro-batch is done.
     assert list((tmp_path / "checkpoints" / "dataframes").glob("*-rows")) == []
     assert "ERROR" not in "".join(program.err), program.report()
+
+
+BACK_PRESSURE = """
+import os, pathlib, time
+from headrace.common import Types
+from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+here = pathlib.Path.cwd()
+(here / "in").mkdir(exist_ok=True)
+for index in range(8):
+    lines = "".join(f"{index * 50 + n}\\n" for n in range(50))
+    file = here / "in" / f"{index}.csv"
+    if not file.exists():
+        file.write_text(lines)
+        # Spark takes files in the order of their age.
+        os.utime(file, (1_000_000_000 + index, 1_000_000_000 + index))
+files = spark_session().readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+rows = env.from_dataframe(files.csv(str(here / "in")), trigger={"availableNow": True}, checkpoint_location="query")
+
+def slowly(row):
+    # What the query had begun when this row was worked on.
+    begun = [one for one in (here / "query" / "offsets").iterdir() if one.name.isdecimal()]
+    time.sleep(0.01)
+    return (row.id, len(begun))
+
+pair = Types.ROW_NAMED(["id", "begun"], [Types.LONG(), Types.LONG()])
+rows.map(slowly, output_type=pair).sink_to(DataFrameSink("out", mode="append"))
+env.execute("files")
+"""
+
+
+def test_a_slow_job_holds_the_query_back_and_a_killed_driver_s_successor_goes_on(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    options = ("-D", f"execution.checkpointing.dir={tmp_path / 'checkpoints'}", *OPTIONS)
+    dying = headrace_run(tmp_path, BACK_PRESSURE, "--master", "local[3]", *options)
+    started.append(dying)
+    commits = tmp_path / "query" / "commits"
+    wait_until(lambda: (commits / "2").exists(), 200, "three micro-batches")
+    dying.process.kill()
+    dying.end()
+    assert not (commits / "7").exists()
+    _, place = newest_checkpoint(tmp_path)
+    again = headrace_run(
+        tmp_path, BACK_PRESSURE, "--master", "local[3]", *options, "-s", str(place)
+    )
+    started.append(again)
+    assert again.wait(250) == 0, again.report()
+    found = [row for rows in rows_of_parquet(tmp_path / "out").values() for row in rows]
+    # One micro-batch, of one file, is in flight: the next one is begun when a checkpoint has it.
+    compare_output([(number, number // 50 + 1) for number in range(400)], found).check()
+
+
+LIVE = """
+import socketserver, threading
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+class Talker(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"".join(b"line %d\\n" % n for n in range(40)))
+        self.request.recv(1)
+
+server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Talker)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+spark = spark_session()
+stream = spark.readStream
+sources = {
+    "RATE": stream.format("rate").option("rowsPerSecond", 100).load().select("value"),
+    "SOCKET": stream.format("socket").options(host="127.0.0.1", port=server.server_address[1]).load(),
+    "MICRO": stream.format("rate-micro-batch").option("rowsPerBatch", 30).load().select("value"),
+}
+for name, df in sources.items():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    values = [row[0] for row in env.from_dataframe(df).execute_and_collect(limit=40)]
+    print(name, len(set(values)), sorted(values, key=lambda value: (len(str(value)), value)))
+"""
+
+
+def test_rate_and_socket_sources_come_through(tmp_path: Path, started: list[Program]) -> None:
+    program = headrace_run(tmp_path, LIVE, "--master", "local[4]")
+    started.append(program)
+    assert program.wait(280) == 0, program.report()
+    told = dict(line.strip().partition(" ")[::2] for line in program.out)
+    # Of what has no end, the first rows are those of whichever partition comes first: no row comes twice.
+    assert told["RATE"].startswith("40 [") and told["MICRO"].startswith("40 ["), program.report()
+    assert told["SOCKET"] == f"40 {[f'line {n}' for n in range(40)]}", program.report()

@@ -449,8 +449,10 @@ class DataStream(StreamProperties):
     ) -> Any:
         """Run the job and return this stream's records as a DataFrame of the program's Spark session.
 
-        Of a bounded program an ordinary one: the job has FINISHED. Records up to `memory_bytes` go through memory, more
-        of them into Parquet files that are deleted when the program ends.
+        Of a bounded program an ordinary one: the job has FINISHED, and with it the program's other sinks have their
+        rows; no action on the DataFrame runs a function again. Records up to `memory_bytes` go through memory, more of
+        them into Parquet files that are deleted when the program ends. In BATCH mode Spark's tasks write such files
+        themselves, whatever their size, and no row comes through the driver.
 
         `streaming`: the job runs on, and the DataFrame streams what its checkpoints commit, each record once; queries
         start it with `writeStream`. `path`: the folder of the log of batches between the two, in which a program that

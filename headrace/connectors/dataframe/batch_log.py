@@ -8,9 +8,10 @@
       _log/failed.json                       why the job that writes has ended, if it failed
 
 A sink's committer appends, in the driver; Spark's readers of the format `headrace` take entries in order and delete
-what their query has committed. Numbers grow by one, whatever the checkpoints' ids do. Entries name the files, so that
-what a crash left behind is read by nobody. An append that is repeated changes nothing: each entry says up to which id
-each lineage of a job has come. One job at a time writes.
+what their query has committed. Likewise a query of Spark's appends its micro-batches, and a BatchLogSource reads them.
+Numbers grow by one, whatever the checkpoints' ids do. Entries name the files, so that what a crash left behind is read
+by nobody. An append that is repeated changes nothing: each entry says up to which id each lineage of a job, or each
+query, has come. One job or query at a time writes, and one reads.
 """
 
 import io
@@ -102,7 +103,7 @@ class BatchLog:
         A new folder is for its owner alone, unless it `is_shared`.
         """
         make_folder(self.path, is_shared=is_shared)
-        known = self._known_schema()
+        known = self.known_schema()
         if known is not None and not known.equals(schema):
             raise BatchLogError(
                 f"the log {self.path} has columns {_listed(known)}, and the rows to be written have {_listed(schema)}: "
@@ -116,7 +117,7 @@ class BatchLog:
 
     def schema(self) -> pa.Schema:
         """Return the columns. BatchLogError where no job has declared any."""
-        schema = self._known_schema()
+        schema = self.known_schema()
         if schema is None:
             raise BatchLogError(
                 f"{self.path} is no log of batches: no job has written to it yet. Start one with to_dataframe("
@@ -253,7 +254,8 @@ class BatchLog:
             "A query with a new checkpointLocation begins at its oldest batch"
         )
 
-    def _known_schema(self) -> pa.Schema | None:
+    def known_schema(self) -> pa.Schema | None:
+        """Return the columns, None before anybody has declared any."""
         try:
             with self._file_system.open_input_file(f"{self._folder}/{_SCHEMA}") as file:
                 return pq.read_schema(file).remove_metadata()

@@ -62,6 +62,7 @@ from headrace.spark.session.spark_errors import root_message, user_location_in
 
 _LOG = logging.getLogger(__name__)
 _PASSING: Final = f"headrace-{DATAFRAMES_FOLDER}-"
+_LAST_TASK_S: Final = 5.0
 _EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
 _TARGET_LOST: Final = re.compile(
     rf"{re.escape(ConnectionLostError.__module__)}\."
@@ -315,6 +316,11 @@ class DataFrameCoordinator:
 
     async def close(self) -> None:
         """Cancel the Spark job if it runs; a copy that a checkpoint may refer to stays."""
+        pushing = self._pushing
+        if pushing is not None and self._owners.is_announced and not self._owners.open_partitions:
+            # Its last task is about to return: cancelled now, Spark would show the job as failed, without its rows.
+            name = f"end-of-{pushing.group}"
+            await run_in_thread(name, lambda: pushing.ended.wait(_LAST_TASK_S))
         self._cancel()
         copy_path = self._known.copy_path or self._copy_path
         if copy_path and (is_passing(copy_path) or not self._was_checkpointed):

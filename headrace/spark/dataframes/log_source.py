@@ -1,4 +1,4 @@
-"""The data source `headrace`: a log of a job's batches as a DataFrame, bounded or streaming.
+"""The data source `headrace`: a log of batches as a DataFrame, bounded or streaming, and as the sink of a query.
 
 Offsets are numbers of batches, each of which is what one checkpoint of the job has committed. Spark finds the source by
 itself in every session (`pyspark_headrace_stream`). All of this runs in Python workers of Spark: the log's folder is
@@ -22,16 +22,22 @@ from pyspark.sql.types import StructType
 
 from headrace.connectors.dataframe.batch_log import (
     BATCH_LOG_FORMAT,
+    BATCHES_MAX,
+    BATCHES_MAX_DEFAULT,
     BatchGoneError,
     BatchLog,
     BatchLogError,
     LoggedFile,
     count_of_option,
 )
+from headrace.connectors.files.paths import fixed_place
+from headrace.spark.dataframes.log_writer import FedJob, LogStreamWriter
 from headrace.state_processor.stored_state import converted
 
 _ROWS_MAX: Final = "maxRowsPerTrigger"
-_OPTIONS: Final = ("path", _ROWS_MAX, "cleanSource")
+_OF_READERS: Final = (_ROWS_MAX, "cleanSource")
+_OF_WRITERS: Final = (BATCHES_MAX, "job", "cluster", "checkpointLocation", "queryName")
+_OPTIONS: Final = ("path", *_OF_READERS, *_OF_WRITERS)
 _DELETE, _OFF = "delete", "off"
 _OFFSET: Final = "batch"
 
@@ -41,21 +47,24 @@ class WritingJobFailedError(BatchLogError):
 
 
 class HeadraceSource(datasource.DataSource):
-    """Reads a log of batches, which a DataFrameSink of the format `headrace` writes.
+    """Reads a log of batches, which a DataFrameSink of the format `headrace` writes; writes one for a BatchLogSource.
 
     `path`: the log's folder. `maxRowsPerTrigger`: about how many rows a micro-batch has at most, as batches stay whole.
     `cleanSource`: `delete` (the default) deletes rows once the query has committed them, `off` leaves them.
+    Of a query that writes: `maxBatches` (10,000) is how many batches may wait; `job`, the id or name of the job that
+    reads them, which must be running at the `cluster` (`host:port` or a URL; without it at the only one of this user).
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         chosen = _chosen(options)
-        self.log: Final = BatchLog(chosen["path"])
+        self.log: Final = BatchLog(fixed_place(chosen["path"]))
         said = chosen.get(_ROWS_MAX)
         self.row_count_max: Final = (
             None if said is None else count_of_option(_ROWS_MAX, said, BatchLogError)
         )
         self.deletes: Final = chosen.get("cleanSource", _DELETE).lower() == _DELETE
+        self._chosen: Final = chosen
 
     @classmethod
     def name(cls) -> str:
@@ -69,6 +78,20 @@ class HeadraceSource(datasource.DataSource):
 
     def streamReader(self, schema: StructType) -> "LogStreamReader":
         return LogStreamReader(self, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:
+        """Return the writer of a query. BatchLogError; ReadingJobGoneError, RestError where its job is not there."""
+        if overwrite:
+            raise BatchLogError(
+                f"a log of batches is appended to, and the query's output mode is complete: write {self.log.path} in "
+                "output mode append or update"
+            )
+        chosen = self._chosen
+        count_max = count_of_option(
+            BATCHES_MAX, chosen.get(BATCHES_MAX, str(BATCHES_MAX_DEFAULT)), BatchLogError
+        )
+        job = FedJob(chosen["job"], chosen.get("cluster")) if "job" in chosen else None
+        return LogStreamWriter(self.log, schema, count_max, job)
 
 
 class LogPartition(datasource.InputPartition):

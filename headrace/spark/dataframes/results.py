@@ -1,8 +1,9 @@
 """Results of jobs as DataFrames of the program's Spark session: of a job that has ended, or while it runs.
 
 A bounded result comes through the driver, batch by batch. What is small becomes a DataFrame in memory; a larger one is
-written to Parquet files as it comes, so that the driver never holds more. A streaming one is a log of batches, which
-the job's subtasks stage and Spark's tasks read: no row comes through the driver.
+written to Parquet files as it comes, so that the driver never holds more. In BATCH mode Spark's tasks write the files
+themselves, and no row comes through the driver. Nor does one of a streaming result, which is a log of batches that the
+job's subtasks stage and Spark's tasks read.
 """
 
 import atexit
@@ -27,12 +28,17 @@ from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError, ProgramError
 from headrace.core.randomness import system_random
-from headrace.core.record_batch import columns_of_one_schema
+from headrace.core.record_batch import BatchType, columns_of_one_schema
 from headrace.core.threads import start_thread
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import TypeInformation
+from headrace.graph.job_graph_generator import runtime_mode_of
+from headrace.graph.pipeline_options import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.spark.dataframes.dataframe_coordinator import delete_copy, make_folder_of_copies
+from headrace.spark.dataframes.push import has_plain_names
 from headrace.spark.session import spark_session
+from headrace.spark.session.session import planned_or_running_master
+from headrace.task.batch.edge_rows import EdgeRows
 
 _LOG: Final = logging.getLogger(__name__)
 _ROWS_AT_ONCE: Final = 65_536
@@ -41,13 +47,16 @@ _ROWS_AT_ONCE: Final = 65_536
 def bounded_dataframe(
     stream: DataStream, value_type: TypeInformation, memory_bytes: int
 ) -> DataFrame:
-    """Run the program to its end and return the stream's records. ProgramError, JobExecutionError.
-
-    BATCH mode is dispatched here: its records, too, are collected by the driver.
-    """
+    """Run the program to its end and return the stream's records. ProgramError, JobExecutionError."""
     schema = _schema_for_spark(value_type)
     environment = stream.get_execution_environment()
     settings = environment.job_settings()
+    if _stays_in_spark(environment, value_type, settings):
+        folder = _private_place(settings)
+        atexit.register(delete_copy, folder)
+        stream.sink_to(DataFrameSink(folder, mode="overwrite"))
+        environment.execute()
+        return spark_session().read.parquet(folder)
     with environment.execute_and_collect_stream(stream, None) as results:
         rows = _Result(schema, settings, memory_bytes)
         with closing(rows):
@@ -56,6 +65,23 @@ def bounded_dataframe(
                     pa.Table.from_batches(columns_of_one_schema([b.columns() for b in batches]))
                 )
     return rows.dataframe(spark_session())
+
+
+def _stays_in_spark(environment: Any, value_type: TypeInformation, settings: Settings) -> bool:
+    """Return whether Spark's tasks can write the records where its other tasks find them: in BATCH mode."""
+    if settings.get_option(RUNTIME_MODE) == RuntimeExecutionMode.STREAMING.name:
+        return False
+    if EdgeRows(BatchType(value_type)).is_pickled or not has_plain_names(
+        data_schema(value_type).names
+    ):
+        return False
+    mode = runtime_mode_of(environment.get_stream_graph(), settings)
+    return mode is RuntimeExecutionMode.BATCH and _have_hosts_a_folder(settings)
+
+
+def _have_hosts_a_folder(settings: Settings) -> bool:
+    is_local = str(planned_or_running_master(settings) or "local").startswith("local")
+    return is_local or bool(settings.get_option(CHECKPOINT_DIRECTORY))
 
 
 def streaming_dataframe(
@@ -131,8 +157,8 @@ class _Result:
         return spark.createDataFrame(table, schema)
 
     def _begin_files(self) -> None:
-        master = str(spark_session().sparkContext.master)
-        if not self._settings.get_option(CHECKPOINT_DIRECTORY) and not master.startswith("local"):
+        if not _have_hosts_a_folder(self._settings):
+            master = planned_or_running_master(self._settings)
             raise ProgramError(
                 f"the result is larger than {self._memory_bytes:,} bytes (memory_bytes), and Spark's master is "
                 f"{master}: say with {CHECKPOINT_DIRECTORY.key} where hosts share files, or allow more memory"

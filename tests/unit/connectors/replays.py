@@ -83,7 +83,7 @@ class SourceJob:
     ) -> None:
         self.clock = ManualClock()
         self._waiting: list[tuple[int, Callable[[], None]]] = []
-        self._attempts = [
+        self.attempts = [
             ExecutionAttemptId(
                 JobId(bytes(16)), ExecutionVertexId(JobVertexId(bytes(16)), index), 0
             )
@@ -112,7 +112,7 @@ class SourceJob:
                 )
             reader.start()
             if self.coordinator is not None:
-                self.coordinator.subtask_ready(self._attempts[index], LOCATION)
+                self.coordinator.subtask_ready(self.attempts[index], LOCATION)
 
     @property
     def rows(self) -> list[Any]:
@@ -188,7 +188,7 @@ class SourceJob:
 
     def _sender(self, index: int) -> Callable[[bytes], None]:
         def send(payload: bytes) -> None:
-            self.coordinator.handle_event(self._attempts[index], payload)
+            self.coordinator.handle_event(self.attempts[index], payload)
 
         return send
 

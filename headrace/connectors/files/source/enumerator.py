@@ -45,44 +45,69 @@ class FileEnumeratorState(msgspec.Struct, frozen=True, array_like=True):
     known_files: tuple[str, ...] | None
 
 
-class FileEnumerator(SplitEnumerator):
+class SplitQueue(SplitEnumerator):
+    """Base of enumerators that give splits in order, one to each reader that asks."""
+
+    def __init__(self, context: SplitEnumeratorContext) -> None:
+        self.context = context
+        self.splits: list[SourceSplit] = []
+        # Readers without work, in the order in which they asked.
+        self._waiting: list[int] = []
+        context.metric_group.gauge(UNASSIGNED_SPLITS.name, lambda: len(self.splits))
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether no split will be found any more."""
+        return False
+
+    def handle_split_request(self, subtask_index: int, host: str) -> None:
+        if subtask_index not in self._waiting:
+            self._waiting.append(subtask_index)
+        self.serve()
+
+    def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
+        self.splits[:0] = splits
+        self.serve()
+
+    def add_reader(self, subtask_index: int) -> None:
+        # What an earlier attempt asked for is not for this one, unless it asks too.
+        self._waiting = [one for one in self._waiting if one != subtask_index]
+
+    def serve(self) -> None:
+        """Assign splits to waiting readers; once there can be no more, tell them so."""
+        registered = self.context.registered_readers
+        self._waiting = [one for one in self._waiting if one in registered]
+        while self._waiting and self.splits:
+            self.context.assign_splits(self._waiting.pop(0), [self.splits.pop(0)])
+        while self._waiting and self.is_complete:
+            self.context.signal_no_more_splits(self._waiting.pop(0))
+
+
+class FileEnumerator(SplitQueue):
     """Each file is found by its name, once: rows that are written to it later are not read."""
 
     def __init__(self, context: SplitEnumeratorContext, enumeration: FileEnumeration) -> None:
-        self._context = context
+        super().__init__(context)
         self._enumeration = enumeration
-        self._splits: list[SourceSplit] = []
         self._is_failure_told = False
         self._known: set[str] | None = None
-        # Readers without work, in the order in which they asked.
-        self._waiting: list[int] = []
-        context.metric_group.gauge(UNASSIGNED_SPLITS.name, lambda: len(self._splits))
 
     def restore(self, state: bytes) -> None:
         restored = msgspec.msgpack.decode(state, type=FileEnumeratorState)
-        self._splits = list(restored.splits)
+        self.splits = list(restored.splits)
         self._known = None if restored.known_files is None else set(restored.known_files)
 
     def start(self) -> None:
         if self._known is None or self._is_continuous:
             self._look(0)
 
-    def handle_split_request(self, subtask_index: int, host: str) -> None:
-        if subtask_index not in self._waiting:
-            self._waiting.append(subtask_index)
-        self._serve()
-
-    def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
-        self._splits[:0] = splits
-        self._serve()
-
-    def add_reader(self, subtask_index: int) -> None:
-        # What an earlier attempt asked for is not for this one, unless it asks too.
-        self._forget(subtask_index)
-
     def snapshot_state(self, checkpoint_id: int) -> bytes:
         known = None if self._known is None else tuple(sorted(self._known))
-        return msgspec.msgpack.encode(FileEnumeratorState(tuple(self._splits), known))
+        return msgspec.msgpack.encode(FileEnumeratorState(tuple(self.splits), known))
+
+    @property
+    def is_complete(self) -> bool:
+        return self._known is not None and not self._is_continuous
 
     @property
     def _is_continuous(self) -> bool:
@@ -90,7 +115,7 @@ class FileEnumerator(SplitEnumerator):
 
     def _look(self, delay_ms: float) -> None:
         paths = self._enumeration.paths
-        self._context.call_async(lambda: list_files(paths), self._found, delay_ms=delay_ms)
+        self.context.call_async(lambda: list_files(paths), self._found, delay_ms=delay_ms)
 
     def _found(self, files: Sequence[FoundFile] | None, error: BaseException | None) -> None:
         if files is None:
@@ -106,7 +131,7 @@ class FileEnumerator(SplitEnumerator):
             self._add_new(files)
         if self._enumeration.discovery_interval_ms is not None:
             self._look(self._enumeration.discovery_interval_ms)
-        self._serve()
+        self.serve()
 
     def _add_new(self, files: Sequence[FoundFile]) -> None:
         known = self._known = set() if self._known is None else self._known
@@ -116,20 +141,7 @@ class FileEnumerator(SplitEnumerator):
             known.add(file.identity)
             whole = FileSplit(file.root, file.name, 0, file.size, file.size, file.modified_ns)
             for split in splits_of_file(whole, self._enumeration.split_size):
-                self._splits.append(split.encoded())
-
-    def _serve(self) -> None:
-        """Assign splits to waiting readers; once there can be no more, tell them so."""
-        registered = self._context.registered_readers
-        self._waiting = [one for one in self._waiting if one in registered]
-        while self._waiting and self._splits:
-            self._context.assign_splits(self._waiting.pop(0), [self._splits.pop(0)])
-        if self._known is not None and not self._is_continuous:
-            while self._waiting:
-                self._context.signal_no_more_splits(self._waiting.pop(0))
-
-    def _forget(self, subtask_index: int) -> None:
-        self._waiting = [one for one in self._waiting if one != subtask_index]
+                self.splits.append(split.encoded())
 
 
 def create_file_enumerator(context: SplitEnumeratorContext, payload: bytes) -> FileEnumerator:

@@ -92,6 +92,9 @@ class FileReader(SplitReader):
             _, records = self._records.popitem()
             records.close()
 
+    def split_ended(self, split: FileSplit) -> None:
+        """The last record of a split was emitted."""
+
     def _begin(self, splits: Sequence[FileSplit]) -> None:
         self._splits.extend(splits)
         self._new += [split.split_id for split in splits]
@@ -140,6 +143,7 @@ class FileReader(SplitReader):
             records.close()
             self._splits.popleft()
             self._has_ended_one = True
+            self.split_ended(split)
             if self._splits:
                 output.release_split(split_id)
             else:

@@ -1,0 +1,110 @@
+"""Spark's history server shows programs of the past from their event logs: workers, pushed rows and BATCH stages."""
+
+import json
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import URLError
+
+import pytest
+
+from testkit.waiting import wait_until
+from tests.spark.programs import SPARK_HOME, Program, headrace_run, start
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+ROW_COUNT: Final = 1234
+PROGRAM: Final = """
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+rows = env.from_dataframe(spark_session().range(0, 1234, 1, 3), name="wells")
+keyed = rows.key_by(lambda row: row.id % 5, Types.LONG())
+table = keyed.map(lambda row: row.id, output_type=Types.LONG()).to_arrow()
+print("ROWS", table.num_rows)
+"""
+
+
+class History:
+    """A history server of Spark's over a folder of event logs."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._base = f"http://127.0.0.1:{port}/api/v1/applications"
+        self.folder = folder
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self._base}{path}", timeout=30) as answer:
+            return json.load(answer)
+
+    def is_complete(self) -> bool:
+        try:
+            applications = self.get("")
+        except (URLError, ConnectionError):
+            return False
+        return bool(applications) and applications[0]["attempts"][0]["completed"]
+
+
+def history_of(folder: Path, started: list[Program]) -> History:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    options = f"-Dspark.history.fs.logDirectory=file:{folder} -Dspark.history.ui.port={port}"
+    options += " -Dspark.history.fs.update.interval=1s"
+    environment = {"SPARK_HISTORY_OPTS": options, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [
+        str(SPARK_HOME / "bin" / "spark-class"),
+        "org.apache.spark.deploy.history.HistoryServer",
+    ]
+    started.append(start(command, folder.parent, environment))
+    history = History(folder, port)
+    wait_until(history.is_complete, 100, "an application in the history server")
+    return history
+
+
+def metric(query: Any, node: str) -> int:
+    """The largest `number of output rows` of a query's nodes with this name."""
+    return max(
+        int(one["value"].replace(",", ""))
+        for each in query["nodes"]
+        if node in each["nodeName"]
+        for one in each["metrics"]
+        if one["name"] == "number of output rows"
+    )
+
+
+@pytest.mark.parametrize("mode", ["STREAMING", "BATCH"])
+def test_a_program_of_the_past_is_shown_with_its_workers_and_the_rows_of_its_queries(
+    tmp_path: Path, started: list[Program], mode: str
+) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    options = {
+        "execution.runtime-mode": mode,
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": str(events),
+    }
+    given = [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
+    program = headrace_run(tmp_path, PROGRAM, "--master", "local[4]", *given)
+    started.append(program)
+    assert program.wait(200) == 0, program.report()
+    assert f"ROWS {ROW_COUNT}\n" in program.out
+    history = history_of(events, started)
+    [application] = history.get("")
+    path = f"/{application['id']}"
+    jobs = history.get(f"{path}/jobs")
+    queries = history.get(f"{path}/sql?details=true&planDescription=false&length=100")
+    ours = [one for one in queries if any("MapInArrow" in n["nodeName"] for n in one["nodes"])]
+    assert ours, [one["description"] for one in queries]
+    assert max(metric(one, "Range") for one in ours) == ROW_COUNT
+    assert all(one["status"] == "COMPLETED" for one in ours)
+    told = [job.get("description", "") for job in jobs]
+    if mode == "STREAMING":
+        workers = [one for one in told if "TaskManager" in one]
+        assert len(workers) == 2, told
+        assert all("Flink Streaming Job" in one for one in workers), workers
+        assert any("rows of" in one and "wells" in one for one in told), told
+    else:
+        assert not [one for one in told if "TaskManager" in one], told
