@@ -11,6 +11,7 @@ from typing import IO
 
 from headrace.spark.session.session import link_spark_home
 from testkit.waiting import wait_until
+from tests.spark.java_options import settings_of_executors
 from tests.spark.processes import (
     MARK_VARIABLE,
     SPARK_HOME,
@@ -223,5 +224,8 @@ def start_headrace(
     directory: Path, *arguments: str, environment: dict[str, str] | None = None
 ) -> Program:
     """Start the command line with these arguments."""
-    command = [str(Path(sys.executable).parent / "headrace"), *arguments]
-    return start(command, directory, environment)
+    master = arguments[arguments.index("--master") + 1] if "--master" in arguments else ""
+    command, *rest = arguments
+    headrace = str(Path(sys.executable).parent / "headrace")
+    given = [headrace, command, *settings_of_executors(master), *rest]
+    return start(given, directory, environment)
