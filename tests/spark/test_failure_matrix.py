@@ -138,7 +138,7 @@ def test_a_job_fails_when_the_forking_daemon_is_killed(running: Program) -> None
     assert_the_job_failed_for_a_lost_task_manager(running)
 
 
-@pytest.mark.parametrize("master", MASTERS)
+@pytest.mark.parametrize("master", [pytest.param(LOCAL, marks=pytest.mark.repetition), CLUSTER])
 def test_orphans_of_the_forking_daemon_end_even_where_the_job_goes_on(
     started: Started, tmp_path: Path, master: str
 ) -> None:
