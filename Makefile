@@ -12,12 +12,17 @@ FLINK_HOME := .venv-flink
 FLINK_STAMP := $(FLINK_HOME)/.installed
 # How many test processes run side by side.
 WORKERS ?= 2
+# The same where tests wait about as long as they compute: for Spark, for servers, for time-outs.
+WAITING_WORKERS ?= 3
 FAST_TESTS := $(wildcard tests/unit tests/simulation)
-SLOW_TESTS := tests/integration tests/spark
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/unit/testkit tests/simulation \
   tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
   tests/integration/shuffle tests/integration/rest tests/integration/cli
+# `make test-slow AFTER=test-serialized`, as .ci/run calls it, runs no integration test that has run with encoded calls, none
+# of the tests on Spark that are marked as repetitions, and every second seed. `make test-all` runs all.
+INTEGRATION_TESTS := $(if $(AFTER),$(filter-out $(RPC_TESTS) %/__pycache__,$(wildcard tests/integration/*)),tests/integration)
+SPARK_TESTS := tests/spark $(if $(AFTER),-m "not repetition")
 
 # Tests and Spark's workers start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,20 +64,14 @@ test: setup  ## unit and simulation tests, little more than a minute; those that
 test-all: test test-serialized test-slow  ## the same, then all the others
 
 test-serialized: setup  ## whatever uses RPC, once more with every local call encoded
-	$(BIN)/python -m pytest -q -n $(WORKERS) --force-serialization $(RPC_TESTS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --force-serialization $(RPC_TESTS)
 
-# A folder without a single test file is named and passed over; one with test files must have tests that run.
-# Each process takes its half in order, so that tests of a module share its cluster or session, then what the other has left.
+# Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.
 test-slow: setup  ## slow unit tests, many examples of each property, all seeds of the simulation, integration tests, Spark
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile thorough tests/unit
-	HEADRACE_ALL_SEEDS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-profile thorough tests/simulation
-	@for folder in $(SLOW_TESTS); do \
-	  if [ -z "$$(find $$folder -name 'test_*.py' 2>/dev/null)" ]; then \
-	    echo "$$folder: holds no test file"; \
-	  else \
-	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $$folder || exit $$?; \
-	  fi; \
-	done
+	HEADRACE_SEED_STEP=$(if $(AFTER),2,1) $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-profile thorough tests/simulation
+	$(BIN)/python -m pytest -q -n $(WAITING_WORKERS) --dist worksteal $(INTEGRATION_TESTS)
+	$(BIN)/python -m pytest -q -n $(WAITING_WORKERS) --dist worksteal $(SPARK_TESTS)
 
 # All that a test draws follows from the seed: SEED=<number> TESTS=<file>::<test> draws the same again. Not in .ci/run, which
 # says the same of the same code.

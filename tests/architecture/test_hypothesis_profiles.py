@@ -22,7 +22,7 @@ def test_a_property_without_a_number_of_its_own_takes_the_one_of_the_profile(
         seen.append(number)
 
     collect()
-    wanted = {None: 10, "quick": 10, "thorough": 200, "random": 1_000}
+    wanted = {None: 10, "quick": 10, "thorough": 100, "random": 1_000}
     profile = pytestconfig.getoption("--hypothesis-profile")
     assert len(seen) == wanted[profile]
     assert settings.default is not None

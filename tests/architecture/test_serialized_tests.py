@@ -3,6 +3,7 @@
 import ast
 import functools
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -74,3 +75,13 @@ def test_continuous_integration_runs_them() -> None:
     (recipe,) = re.findall(r"^test-serialized:.*\n\t(.*)$", text, re.MULTILINE)
     assert "--force-serialization" in recipe and "$(RPC_TESTS)" in recipe
     assert "make test-serialized" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_continuous_integration_runs_each_folder_of_integration_tests_in_one_of_two_steps() -> None:
+    folders = {file.parents[0] for file in (ROOT / "tests" / "integration").rglob("test_*.py")}
+    names = {f"tests/integration/{one.relative_to(ROOT).parts[2]}" for one in folders}
+    command = ["make", "--no-print-directory", "--dry-run", "test-slow", "AFTER=test-serialized"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    plain = set(re.findall(r"tests/integration/\w+", printed))
+    assert plain == names - makefile_list("RPC_TESTS") and len(plain) > 3
+    assert "make test-slow AFTER=test-serialized" in (ROOT / ".ci" / "run").read_text()

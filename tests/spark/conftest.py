@@ -6,24 +6,20 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.spark.session.session import HostSession, host_session
+from tests.spark.java_options import FIRST_COMPILER
 from tests.spark.programs import Program
-
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
-"""Of every JVM that a test starts: its first compiler alone. A job of three records needs 12 seconds of processor with
-it and 18 without, and hardly a test lasts long enough for what the second compiler makes. `make demo` has both."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> Iterator[None]:
-    """Spark's launcher gives the options in these variables to the JVMs of drivers, and of masters and workers.
+    """Spark's launcher gives the options in this variable to the JVMs of drivers.
 
     Not a file in a folder of its own for configuration: while that holds files, Java takes no classes from an archive,
-    as `headrace warm-up` makes one.
-    Source: https://github.com/apache/spark, launcher/…/SparkSubmitCommandBuilder.java, SparkClassCommandBuilder.java
+    as `headrace warm-up` makes one. `make demo` has both compilers.
+    Source: https://github.com/apache/spark, launcher/…/SparkSubmitCommandBuilder.java
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
-        patch.setenv("SPARK_DAEMON_JAVA_OPTS", JAVA_OPTIONS)
+        patch.setenv("SPARK_SUBMIT_OPTS", FIRST_COMPILER)
         yield
 
 

@@ -7,6 +7,7 @@ Source: https://github.com/apache/spark, resource-managers/kubernetes/docker/…
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from headrace.core.randomness import secret_token
 from headrace.core.threads import start_thread
 from testkit.kubernetes_api import KubernetesApi, kubernetes_api, timestamp
 from testkit.waiting import wait_until
+from tests.spark.java_options import executor_java_options
 from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, marked_processes, new_mark
 
 _GRACE_S: Final = 10.0
@@ -214,6 +216,7 @@ def _entry_point(container: dict[str, Any], environment: dict[str, str]) -> list
     memory = environment["SPARK_EXECUTOR_MEMORY"]
     return [
         java,
+        *shlex.split(executor_java_options()),
         *(environment[f"SPARK_JAVA_OPT_{index}"] for index in range(count)),
         f"-Xmx{memory}",
         "-cp", f"{environment['SPARK_CONF_DIR']}:{SPARK_HOME}/jars/*",

@@ -11,6 +11,7 @@ from typing import IO
 
 from headrace.spark.session.session import link_spark_home
 from testkit.waiting import wait_until
+from tests.spark.java_options import settings_of_executors
 from tests.spark.processes import (
     MARK_VARIABLE,
     SPARK_HOME,
@@ -27,6 +28,8 @@ from tests.spark.processes import (
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN_UP_TIMEOUT_S = 10
 """Within this time after its end a program must have left nothing: no process, no port, no file."""
+PATIENCE_S = 150
+"""A program that needs 20 seconds has needed 90 on a machine that did nine times as much else."""
 COUNTING = """
 from headrace.common import Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
@@ -106,7 +109,7 @@ class Program:
             assert pid > 1, f"{process.pid} is no descendant of {sorted(by_pid)}"
         return by_pid[pid]
 
-    def wait_for_line(self, text: str, timeout_s: float = 90) -> None:
+    def wait_for_line(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         wait_until(
             lambda: any(text in line for line in self.out) or self.process.poll() is not None,
             timeout_s,
@@ -114,7 +117,7 @@ class Program:
         )
         assert any(text in line for line in self.out), f"no '{text}' in\n{self.report()}"
 
-    def wait(self, timeout_s: float = 90) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for the end; return the exit code."""
         try:
             code = self.process.wait(timeout_s)
@@ -223,5 +226,8 @@ def start_headrace(
     directory: Path, *arguments: str, environment: dict[str, str] | None = None
 ) -> Program:
     """Start the command line with these arguments."""
-    command = [str(Path(sys.executable).parent / "headrace"), *arguments]
-    return start(command, directory, environment)
+    master = arguments[arguments.index("--master") + 1] if "--master" in arguments else ""
+    command, *rest = arguments
+    headrace = str(Path(sys.executable).parent / "headrace")
+    given = [headrace, command, *settings_of_executors(master), *rest]
+    return start(given, directory, environment)

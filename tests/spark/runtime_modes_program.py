@@ -20,7 +20,7 @@ from tests.unit.task.batch.modelled_functions import Event
 from tests.unit.task.batch.modelled_programs import CASES, STEPS, Program, multiset
 
 MODES = ("BATCH", "STREAMING")
-PROGRAM_COUNT = 4
+PROGRAM_COUNT = 2
 EXAMPLES = {
     "late_departures_by_rule": 3,
     "orders_and_payments": 13,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.core.randomness import secret_token
 from testkit.waiting import wait_until
+from tests.spark.java_options import executor_java_options
 from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, Process, children_of
 
 HOST = "127.0.0.1"
@@ -34,7 +35,7 @@ class StandaloneCluster:
             "PYSPARK_PYTHON": sys.executable,
             # Executors inherit the workers' directories, not the application's.
             "SPARK_LOCAL_DIRS": str(directory / "local"),
-            "_JAVA_OPTIONS": f"-Djava.io.tmpdir={directory / 'local'} -XX:-UsePerfData",
+            "_JAVA_OPTIONS": f"-Djava.io.tmpdir={directory / 'local'} -XX:-UsePerfData {executor_java_options()}",
         }
         self._log_count = 0
         self._cores_per_worker = cores_per_worker

@@ -69,38 +69,8 @@ def line_of(body: str, marker: str) -> int:
     ) + 1
 
 
-def test_an_exception_in_user_code(runs: Runs) -> None:
-    body = """
-def reciprocal(n):
-    return 1 // (n - 2)  # boom
-
-numbers.map(reciprocal, output_type=Types.LONG()).name("reciprocals").print()
-"""
-    line = runs.failing(body)
-    assert line.startswith("ZeroDivisionError")
-    assert "operator 'reciprocals'" in line
-    assert f"program.py, line {line_of(body, '# boom')}" in line
-
-
-def test_a_function_that_cannot_be_pickled(runs: Runs) -> None:
-    body = """
-import threading
-lock = threading.Lock()
-
-def locked(n):  # here
-    with lock:
-        return n
-
-numbers.map(locked, output_type=Types.LONG()).name("locked").print()
-"""
-    line = runs.refused(body)
-    assert "operator 'locked'" in line
-    assert "cannot be pickled" in line
-    assert f"program.py, line {line_of(body, '# here')}" in line
-
-
 SEVERAL = """
-import sys
+import sys, threading
 from headrace.core.error_text import describe
 
 def fail():
@@ -110,6 +80,23 @@ def fail():
     except Exception as error:
         print("TOLD", repr(describe(error, wants_details=False)))
 
+def reciprocal(n):
+    return 1 // (n - 2)  # boom
+
+numbers.map(reciprocal, output_type=Types.LONG()).name("reciprocals").print()
+fail()
+lock = threading.Lock()
+
+def locked(n):  # here
+    with lock:
+        return n
+
+numbers.map(locked, output_type=Types.LONG()).name("locked").print()
+fail()
+env.set_parallelism(8)
+numbers.rebalance().map(lambda n: n).print()
+fail()
+env.set_parallelism(1)
 sys.path.insert(0, "elsewhere")
 import only_here
 numbers.map(lambda n: only_here.double(n), output_type=Types.LONG()).name("double").print()
@@ -120,14 +107,26 @@ numbers.flat_map(lambda n: n, output_type=Types.LONG()).name("flat").print()
 """
 
 
-def test_what_workers_refuse_is_told_by_operator_and_line_job_after_job(runs: Runs) -> None:
+def test_each_wrong_job_of_a_program_is_told_by_operator_and_line(runs: Runs) -> None:
     # Not in the working directory: workers on this machine would find it there.
     (runs.directory / "elsewhere").mkdir()
     (runs.directory / "elsewhere" / "only_here.py").write_text("def double(n):\n    return 2 * n\n")
     wrong_return = runs.failing(SEVERAL)
     told = [ast.literal_eval(line.removeprefix("TOLD ")) for line in runs.made[-1].out]
-    assert all(any(FAILED.search(line) for line in lines) for lines in told)
-    missing_module, unfit_record = (lines[0] for lines in told)
+    raised, unpicklable, too_many, missing_module, unfit_record = (lines[0] for lines in told)
+    has_failed = [any(FAILED.search(line) for line in lines) for lines in told]
+    assert has_failed == [True, False, False, True, True], "two are refused before there is a job"
+
+    assert raised.startswith("ZeroDivisionError")
+    assert "operator 'reciprocals'" in raised
+    assert f"program.py, line {line_of(SEVERAL, '# boom')}" in raised
+
+    assert "operator 'locked'" in unpicklable
+    assert "cannot be pickled" in unpicklable
+    assert f"program.py, line {line_of(SEVERAL, '# here')}" in unpicklable
+
+    assert "needs 8 slot(s)" in too_many
+    assert "local[3]" in too_many
 
     assert missing_module.startswith("ModuleNotFoundError: No module named 'only_here'")
     assert "cannot be loaded on the worker, ship its modules with --python-files" in missing_module
@@ -168,12 +167,6 @@ numbers.map(lambda n: late.double(n), output_type=Types.LONG()).print()
     assert program.wait() == 0, program.report()
     assert [line.strip() for line in program.out] == ["[4, 8, 12]", "2", "4", "6"]
     program.assert_nothing_is_left()
-
-
-def test_more_slots_than_the_machine_gives(runs: Runs) -> None:
-    line = runs.refused("env.set_parallelism(8)\nnumbers.rebalance().map(lambda n: n).print()\n")
-    assert "needs 8 slot(s)" in line
-    assert "local[3]" in line
 
 
 def test_no_slot_within_the_timeout(runs: Runs) -> None:

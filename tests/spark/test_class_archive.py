@@ -1,11 +1,15 @@
 """`headrace warm-up`: Spark's JVM takes its classes from the archive, and starts as ever where that is no good."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from headrace.spark.session.class_archive import class_archive
+from headrace.spark.session.java_runtime import find_java, user_cache_directory
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -44,15 +48,25 @@ def shared_classes(cache: Path, directory: Path) -> set[str]:
     }
 
 
+def store_archive(cache: Path) -> None:
+    """Copy what `headrace warm-up` has stored for this user, as .ci/run has it do before; else have it store one."""
+    found = user_cache_directory(os.environ)
+    stored = class_archive(find_java(os.environ, found), found)
+    if stored.is_file():
+        (cache / "headrace").mkdir(parents=True)
+        shutil.copy(stored, cache / "headrace")
+    else:
+        made = headrace(cache, "warm-up", "--json")
+        assert made.returncode == 0, made.stderr
+
+
 def test_spark_s_classes_come_from_the_archive_until_it_is_damaged_or_removed(
     tmp_path: Path,
 ) -> None:
     cache = tmp_path / "cache"
-    made = headrace(cache, "warm-up")
-    assert made.returncode == 0, made.stderr
+    store_archive(cache)
     archives = list((cache / "headrace").iterdir())
     assert [one.suffix for one in archives] == [".jsa"]
-    assert str(archives[0]) in made.stdout
     spark_s_own = {"org.apache.spark.SparkContext", "org.apache.spark.api.python.PythonRDD"}
     assert spark_s_own <= shared_classes(cache, tmp_path)
     archives[0].chmod(0o600)

@@ -120,7 +120,7 @@ def test_standalone_clusters_take_no_python_program_in_cluster_mode_and_say_so(
 def test_a_driver_that_systemd_starts_again_goes_on_with_its_jobs_from_the_last_checkpoint(
     commands: Commands, tmp_path: Path
 ) -> None:
-    count = 6_000
+    count = 3_000
     (tmp_path / "job.py").write_text(counts_program(count, 200))
     (tmp_path / "headrace").mkdir()
     (tmp_path / "headrace" / ".venv").symlink_to(Path(sys.executable).parents[1])

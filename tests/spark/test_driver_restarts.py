@@ -19,8 +19,11 @@ from tests.spark.programs import Program, headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-COUNT = 30_000
+COUNT = 20_000
+SLOWLY, FAST = 500, 10_000
+"""Rows per second: of programs whose driver dies long before their end on a busy machine too, and of the last one."""
 PROGRAM = """
+import sys
 from headrace.common import Encoder, Types, WatermarkStrategy
 from headrace.connectors.dataframe.sink import DataFrameSink
 from headrace.connectors.datagen.source import DataGeneratorSource
@@ -30,7 +33,7 @@ from headrace.datastream.connectors.file_system import FileSink
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
 numbers = env.from_source(
-    DataGeneratorSource(lambda index: index, 30000, type_info=Types.LONG(), rows_per_second=800),
+    DataGeneratorSource(lambda index: index, 20_000, type_info=Types.LONG(), rows_per_second=int(sys.argv[1])),
     WatermarkStrategy.no_watermarks(),
     "numbers",
 )
@@ -63,7 +66,7 @@ def test_a_program_that_goes_on_from_a_killed_driver_s_checkpoint_writes_every_r
     follower = OutputFollower(lambda: output_of(tmp_path))
     options, reached = OPTIONS, 0
     for _ in range(2):
-        program = headrace_run(tmp_path, PROGRAM, *options)
+        program = headrace_run(tmp_path, PROGRAM, *options, arguments=(str(SLOWLY),))
         started.append(program)
         wait_until(
             lambda reached=reached: newest_checkpoint(tmp_path)[0] > reached + 1, 120, "checkpoints"
@@ -81,9 +84,8 @@ def test_a_program_whose_driver_dies_amid_a_commit_writes_every_row_once(
     tmp_path: Path, started: list[Program]
 ) -> None:
     follower = OutputFollower(lambda: output_of(tmp_path))
-    dying = headrace_run(
-        tmp_path, DYING.format(moment=Failpoint.COMMIT_HALF.value) + PROGRAM, *OPTIONS
-    )
+    text = DYING.format(moment=Failpoint.COMMIT_HALF.value) + PROGRAM
+    dying = headrace_run(tmp_path, text, *OPTIONS, arguments=(str(SLOWLY),))
     started.append(dying)
     assert dying.wait(240) == -signal.SIGKILL, dying.report()
     dying.end()
@@ -97,7 +99,7 @@ def check_rest(
     folder: Path, follower: OutputFollower, started: list[Program], *options: str
 ) -> None:
     """Let a successor run to its end: every row is there once, and none that was seen has changed."""
-    last = headrace_run(folder, PROGRAM, *options)
+    last = headrace_run(folder, PROGRAM, *options, arguments=(str(FAST),))
     started.append(last)
     assert last.wait(240) == 0, last.report()
     follower.poll()

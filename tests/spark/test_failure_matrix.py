@@ -22,6 +22,8 @@ LOCAL, CLUSTER = "local[4]", "local-cluster[2,2,1024]"
 MASTERS = [LOCAL, CLUSTER]
 ONE_CORE_EACH = "local-cluster[3,1,1024]"
 """Two TaskManagers take a whole executor each, so one executor is always without any."""
+ON_CLUSTERS = [pytest.param(LOCAL, marks=pytest.mark.repetition), CLUSTER]
+"""Where another test shows the same on this machine alone."""
 IMPATIENT = ("-D", "heartbeat.interval=500 ms", "-D", "heartbeat.timeout=3 s")
 
 
@@ -116,6 +118,7 @@ def test_a_job_goes_on_when_an_executor_without_a_task_manager_is_killed(
     program.assert_nothing_is_left()
 
 
+@pytest.mark.parametrize("running", ON_CLUSTERS, indirect=True)
 def test_a_job_fails_when_the_jvm_of_the_driver_is_killed(running: Program) -> None:
     running.jvms()[0].kill()
     assert running.wait() == 1
@@ -124,6 +127,7 @@ def test_a_job_fails_when_the_jvm_of_the_driver_is_killed(running: Program) -> N
     running.assert_nothing_is_left()
 
 
+@pytest.mark.parametrize("running", ON_CLUSTERS, indirect=True)
 def test_nothing_is_left_when_the_python_of_the_driver_is_killed(running: Program) -> None:
     running.process.kill()
     assert running.wait() == -9
@@ -138,7 +142,7 @@ def test_a_job_fails_when_the_forking_daemon_is_killed(running: Program) -> None
     assert_the_job_failed_for_a_lost_task_manager(running)
 
 
-@pytest.mark.parametrize("master", MASTERS)
+@pytest.mark.parametrize("master", ON_CLUSTERS)
 def test_orphans_of_the_forking_daemon_end_even_where_the_job_goes_on(
     started: Started, tmp_path: Path, master: str
 ) -> None:
@@ -174,6 +178,7 @@ def test_task_managers_end_when_their_driver_stops_without_a_word(
     assert_they_end_by_themselves(program, alone)
 
 
+@pytest.mark.parametrize("running", ON_CLUSTERS, indirect=True)
 def test_an_interrupted_program_cancels_its_job(running: Program) -> None:
     running.interrupt()
     assert running.wait() == 130

@@ -64,7 +64,7 @@ def packed_environment(folder: Path) -> Path:
 def test_a_job_on_executor_pods_writes_every_row_once_though_a_pod_is_killed(
     tmp_path: Path, started: list[Program]
 ) -> None:
-    count = 6_000
+    count = 4_500
     pods = tmp_path / "pods"
     pods.mkdir()
     with kubernetes_cluster(pods) as cluster:

@@ -50,7 +50,13 @@ def end(program: Program) -> None:
     program.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("master", ["local-cluster[2,2,1024]", "local-cluster[1,3,1024]"])
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local-cluster[2,2,1024]",
+        pytest.param("local-cluster[1,3,1024]", marks=pytest.mark.repetition),
+    ],
+)
 def test_a_job_runs_again_once_spark_has_replaced_all_executors_also_when_they_die_during_recovery(
     tmp_path: Path, started: list[Program], master: str
 ) -> None:
@@ -91,7 +97,8 @@ def test_a_job_waits_for_a_standalone_cluster_without_workers_and_says_so(
         cluster.start_workers()
         wait_until(lambda: bool(executors()), AGAIN_S, "Spark has an executor again")
         assert_it_runs_again(program, attempt)
-        (told,) = [line for line in program.err if "are waited for" in line]
+        # A busy machine may lose a TaskManager once more before the job runs: then it is said again.
+        told = next(line for line in program.err if "are waited for" in line)
         assert "no executor for this application" in told and "workers up" in told
         end(program)
     finally:

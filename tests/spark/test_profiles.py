@@ -16,6 +16,7 @@ from headrace.spark.session.session import HostSession, host_session
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_sizes import WorkerSizes
 from testkit.waiting import wait_until
+from tests.spark.java_options import executor_java_options
 from tests.spark.programs import headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -62,7 +63,8 @@ env.execute()
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[HostSession]:
-    made = host_session(Settings({"headrace.spark.master": MASTER}))
+    executors = {"spark.executor.extraJavaOptions": executor_java_options()}
+    made = host_session(Settings({"headrace.spark.master": MASTER, **executors}))
     yield made
     made.stop()
 

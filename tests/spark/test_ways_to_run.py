@@ -8,6 +8,7 @@ import pytest
 
 from headrace.spark.session.session import link_spark_home
 from testkit.waiting import wait_until
+from tests.spark.java_options import executor_java_options
 from tests.spark.processes import SPARK_HOME
 from tests.spark.programs import ROOT, Program, headrace_run, start, start_headrace
 
@@ -68,7 +69,8 @@ def test_a_program_runs_by_spark_submit(
 ) -> None:
     command = [
         str(SPARK_HOME / "bin" / "spark-submit"), "--master", master,
-        "--conf", "spark.ui.enabled=false", "--conf", f"spark.pyspark.python={sys.executable}", str(EXAMPLE),
+        "--conf", "spark.ui.enabled=false", "--conf", f"spark.pyspark.python={sys.executable}",
+        "--conf", f"spark.executor.extraJavaOptions={executor_java_options()}", str(EXAMPLE),
     ]  # fmt: skip
     # Its JVM runs before our program does: executors' directories are where the user's home is.
     link_spark_home(SPARK_HOME, tmp_path / "spark")

@@ -31,14 +31,16 @@ def pip(*arguments: str) -> None:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
 
 
-def build(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make wheel` builds."""
+    folder = tmp_path_factory.mktemp("built")
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), ".")
-    (wheel,) = folder.iterdir()
-    return wheel
+    (built,) = folder.iterdir()
+    return built
 
 
-def test_the_wheel_holds_what_users_need_and_no_more(tmp_path: Path) -> None:
-    wheel = build(tmp_path)
+def test_the_wheel_holds_what_users_need_and_no_more(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     folders = {name.split("/")[0] for name in names}
@@ -63,9 +65,10 @@ def test_the_wheel_holds_what_users_need_and_no_more(tmp_path: Path) -> None:
     assert wheel.stat().st_size < WHEEL_BYTES_MAX
 
 
-def test_a_program_runs_on_what_the_wheel_installs(tmp_path: Path, started: list[Program]) -> None:
-    built, installed = tmp_path / "built", tmp_path / "installed"
-    wheel = build(built)
+def test_a_program_runs_on_what_the_wheel_installs(
+    wheel: Path, tmp_path: Path, started: list[Program]
+) -> None:
+    installed = tmp_path / "installed"
     pip("install", "--no-deps", "--no-compile", "--target", str(installed), str(wheel))
     path = tmp_path / "where.py"
     path.write_text(WHERE)
