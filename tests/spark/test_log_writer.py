@@ -1,5 +1,6 @@
 """A query of a real Spark writes a log of batches: each micro-batch once, whatever Spark runs again."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,10 @@ def files(spark: SparkSession, folder: Path, count: int, begin: int = 0) -> Data
     (folder / "in").mkdir(exist_ok=True)
     for index in range(begin, begin + count):
         rows = pa.array(range(10 * index, 10 * index + 10), pa.int64())
-        pq.write_table(pa.table({"number": rows}), folder / "in" / f"{index:03d}.parquet")
+        path = folder / "in" / f"{index:03d}.parquet"
+        pq.write_table(pa.table({"number": rows}), path)
+        # Spark takes files in the order of their age.
+        os.utime(path, (1_000_000_000 + index, 1_000_000_000 + index))
     stream = spark.readStream.schema("number bigint").option("maxFilesPerTrigger", 1)
     return stream.parquet(str(folder / "in"))
 
