@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (26, 2_150),
     "network": (87, 9_500),
     "operators": (48, 5_350),
-    "rest": (79, 7_400),
+    "rest": (80, 7_500),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (50, 5_675),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (938, 91_500)
+WHEEL_CEILING: Final = (939, 91_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
