@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -13,6 +14,7 @@ from headrace.core.types.type_info import Types
 from headrace.rest.client import RestClient
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
+from tests.dashboard.pictures import take_picture
 from tests.dashboard.watched_page import JOB_PAGES, WatchedPage
 
 pytestmark = pytest.mark.browser
@@ -48,6 +50,13 @@ FACTS = [
     ("no-output", "finished", ".findings", r"It put out all it had"),
 ]
 """A page, kinds of jobs, an element of the page, and what stands there for these kinds and no others."""
+PICTURES = {
+    ("back-pressured", "overview"): "job_graph",
+    ("back-pressured", "slow"): "why_is_it_slow",
+    ("failed", "exceptions"): "exceptions",
+    ("finished", "overview"): "finished_job",
+}
+"""Pages whose pictures stand in the documentation."""
 PROCESS_PAGES = {
     "/overview": "Running",
     "/ended-jobs": "Find a job",
@@ -119,7 +128,7 @@ def jobs() -> Iterator[tuple[str, dict[str, str]]]:
 
 @pytest.mark.parametrize("kind", STATUSES)
 def test_every_page_of_a_real_job_opens_and_says_what_is_true_of_it(
-    jobs: tuple[str, dict[str, str]], watched: WatchedPage, kind: str
+    jobs: tuple[str, dict[str, str]], watched: WatchedPage, tmp_path: Path, kind: str
 ) -> None:
     address, ids = jobs
     page = watched.page
@@ -136,11 +145,13 @@ def test_every_page_of_a_real_job_opens_and_says_what_is_true_of_it(
                 expect(found.first).to_be_visible()
             else:
                 expect(found).to_have_count(0)
+        if (kind, name) in PICTURES:
+            take_picture(page, tmp_path, PICTURES[kind, name])
         assert watched.problems == [], name
 
 
 def test_every_page_of_a_real_cluster_opens(
-    jobs: tuple[str, dict[str, str]], watched: WatchedPage
+    jobs: tuple[str, dict[str, str]], watched: WatchedPage, tmp_path: Path
 ) -> None:
     address, _ = jobs
     page = watched.page
@@ -152,6 +163,8 @@ def test_every_page_of_a_real_cluster_opens(
         watched.open(address, place)
         expect(page.get_by_role("heading", name=heading, exact=True).last).to_be_visible()
         expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        if place == "/overview":
+            take_picture(page, tmp_path, "overview")
         assert watched.problems == [], place
     watched.open(address, "/ended-jobs")
     expect(page.get_by_role("link", name=re.compile("finished"))).to_be_visible()
