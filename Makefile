@@ -144,7 +144,7 @@ $(FLINK_STAMP): requirements/flink.txt
 	@touch $@
 
 pictures: setup  ## take the pictures of the dashboard in docs/pictures anew
-	PICTURES=1 $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py
+	PICTURES=1 $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py tests/dashboard/test_real_pages.py
 
 wheel: setup  ## build dist/headrace-….whl, which pip installs anywhere
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .

@@ -5,6 +5,9 @@ with an interpreter that does nothing. Figures are seconds of processor beyond t
 others may share the machine. `cancel` and `stop` have a job of their own each time. `import_count` is how many of the
 libraries that these commands never need were loaded by any of them.
 
+`headrace info` asks no cluster: it runs a program up to its job, and takes what that takes. `program_s` is the same
+program on an interpreter of its own, without a job, and `info_beyond_program_s` what the command adds.
+
     python -m benchmarks.commands [--turns 7] [--dry]
 """
 
@@ -45,6 +48,11 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 }
 ENDING: Final = frozenset({"cancel", "stop"})
 HEAVY: Final = ("pyspark", "py4j", "pyarrow", "numpy", "pandas", "pydantic", "fastapi", "uvicorn")
+PROGRAM: Final = """
+from headrace import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3]).map(lambda number: number + 1).print()
+"""
 SCRIPT: Final = f"""
 import sys
 from headrace.cli.main import main
@@ -94,13 +102,30 @@ def measure(address: str, turns: int) -> dict[str, Any]:
             found[name].append(seconds)
             import_count += int(told.rpartition("LOADED ")[2])
     seconds = {name: round(min(each) - min(bare), 3) for name, each in found.items()}
+    info_s, program_s = (round(each - min(bare), 3) for each in measure_info(turns))
     return {
         "turns": turns,
         **{f"{name.replace('-', '_')}_s": each for name, each in seconds.items()},
+        "info_s": info_s,
+        "program_s": program_s,
+        "info_beyond_program_s": round(info_s - program_s, 3),
         "slowest_s": max(seconds.values()),
         "target_s": TARGET_S,
         "import_count": import_count,
     }
+
+
+def measure_info(turns: int) -> tuple[float, float]:
+    """Return the best seconds of `headrace info` of a program, and of the program alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, alone = Path(folder) / "program.py", Path(folder) / "alone.py"
+        program.write_text(f"{PROGRAM}env.execute()\n")
+        alone.write_text(PROGRAM)
+        taken = [
+            (run_once(["-m", "headrace", "info", str(program)])[0], run_once([str(alone)])[0])
+            for _ in range(turns)
+        ]
+    return min(info for info, _ in taken), min(program for _, program in taken)
 
 
 def main() -> None:

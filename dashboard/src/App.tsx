@@ -39,6 +39,9 @@ export function App({ token }: { token: string | null }): JSX.Element {
   const signIn = useCallback(() => {
     write(SESSION, "yes");
     setSignedIn(true);
+    if (new URLSearchParams(location.search).has("back")) {
+      location.replace("./"); // Another dashboard has the first page, and sent the browser here for the token.
+    }
   }, []);
   const begin = useCallback(async () => {
     try {

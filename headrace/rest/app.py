@@ -40,13 +40,15 @@ from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.kept_answers import KeptAnswers
 from headrace.rest.messages import MESSAGE, takes_messages
 from headrace.rest.models.cluster import ErrorBody
+from headrace.rest.models.jars import JarUploadForm
 from headrace.rest.openapi_page import openapi_page
 from headrace.rest.operations import Operations
 from headrace.rest.options import DASHBOARD_DIRECTORY
 from headrace.rest.programs.program_service import ProgramService
-from headrace.rest.routes import ROUTES, Kept, RestRoute
+from headrace.rest.rest_route import Kept, RestRoute
+from headrace.rest.routes import ROUTES
 from headrace.rest.state.state_reads import StateReads
-from headrace.rest.static_files import StaticFiles
+from headrace.rest.static_files import OWN_PAGE, StaticFiles
 
 _LOG: Final = logging.getLogger(__name__)
 JSON: Final = "application/json; charset=UTF-8"
@@ -94,11 +96,12 @@ def guarded_app(
     app.add_exception_handler(HTTPException, _not_found)
     app.add_exception_handler(RequestValidationError, _unparsable)
     app.add_exception_handler(Exception, _failed)
-    files = StaticFiles(Path(settings.get_option(DASHBOARD_DIRECTORY) or _DASHBOARD))
+    replacement = settings.get_option(DASHBOARD_DIRECTORY)
+    files = StaticFiles(_DASHBOARD, Path(replacement) if replacement else None)
     for path in files.paths:
         app.add_api_route(path, files.answer, methods=["GET"], include_in_schema=False)
     app.add_api_route(ROUTES_PAGE, _routes_page, methods=["GET"], include_in_schema=False)
-    return GuardedApplication(app, guard, files.has)
+    return GuardedApplication(app, guard, files.has, OWN_PAGE if replacement else "")
 
 
 def openapi() -> dict[str, Any]:
@@ -137,6 +140,7 @@ def _add(app: FastAPI, route: RestRoute) -> None:
             summary=(route.handler.__doc__ or "").partition("\n")[0],
             include_in_schema=not prefix and not route.is_message,
             route_class_override=_class_of(route),
+            openapi_extra=_body_without_json(route),
         )
 
 
@@ -151,6 +155,19 @@ def _described(route: RestRoute) -> dict[int | str, dict[str, Any]]:
     if route.answer is None or route.is_message:
         return errors
     return {**errors, route.status: {"model": route.answer}}
+
+
+def _body_without_json(route: RestRoute) -> dict[str, Any] | None:
+    """Return the description of a body that its handler reads itself."""
+    if route.request not in (bytes, JarUploadForm):
+        return None
+    content: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+    if route.request is bytes:
+        return {"requestBody": {"required": True, "content": {"application/octet-stream": content}}}
+    fields = {name: content["schema"] for name in JarUploadForm.model_fields}
+    said = {"type": "object", "description": (JarUploadForm.__doc__ or "").strip()}
+    form = {**said, "properties": fields, "required": list(fields)}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": form}}}}
 
 
 def _answering(route: RestRoute) -> Callable[..., Awaitable[Response]]:

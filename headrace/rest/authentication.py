@@ -104,7 +104,7 @@ class RestGuard:
         length = request.header("content-length")
         if _LENGTH.fullmatch(length) and int(length) > self._max_content_length:
             return Refusal(413, too_long(self._max_content_length))
-        if request.is_public or self._is_known(request):
+        if request.is_public or self.is_known(request):
             return None
         return Refusal(
             401,
@@ -196,7 +196,8 @@ class RestGuard:
             "none",
         )
 
-    def _is_known(self, request: "RequestHead") -> bool:
+    def is_known(self, request: "RequestHead") -> bool:
+        """Return whether a request shows the token, or comes from a browser that has signed in."""
         if not self._token:
             return True
         scheme, _, token = request.header("authorization").partition(" ")
@@ -287,14 +288,22 @@ def too_long(max_content_length: int) -> str:
 
 
 class GuardedApplication:
-    """An ASGI application behind a guard. `is_page` says whether a path is a file of the dashboard."""
+    """An ASGI application behind a guard. `is_page` says whether a path is a file of the dashboard.
+
+    `sign_in_page`: where browsers that are not known are led from the first page, empty where that asks for the token.
+    """
 
     def __init__(
-        self, application: AsgiApplication, guard: RestGuard, is_page: Callable[[str], bool]
+        self,
+        application: AsgiApplication,
+        guard: RestGuard,
+        is_page: Callable[[str], bool],
+        sign_in_page: str = "",
     ) -> None:
         self._application: Final = application
         self._guard: Final = guard
         self._is_page: Final = is_page
+        self._sign_in_page: Final = sign_in_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -326,6 +335,19 @@ class GuardedApplication:
         refusal = self._guard.refuse(head)
         if refusal is not None:
             await _answer(refusal, send_with_headers)
+            return
+        if self._sign_in_page and head.path == "/" and not self._guard.is_known(head):
+            # Relative, for servers behind a proxy with a prefix. The browser keeps what stands behind the `#`.
+            place = f"{self._sign_in_page.removeprefix('/')}?back".encode()
+            headers = [
+                (b"location", place),
+                (b"cache-control", b"no-store"),
+                (b"content-length", b"0"),
+            ]
+            await send_with_headers(
+                {"type": "http.response.start", "status": 302, "headers": headers}
+            )
+            await send_with_headers({"type": "http.response.body", "body": b""})
             return
 
         async def send_unless_too_long(message: Message) -> None:

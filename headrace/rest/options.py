@@ -68,7 +68,8 @@ DASHBOARD_DIRECTORY: Final = ConfigOption(
     "headrace.rest.dashboard-directory",
     str,
     "",
-    "A folder whose files are served in the place of the dashboard, such as those of Flink's own web UI.",
+    "A folder whose files are served in the place of the dashboard, such as those of Flink's own web UI. Browsers sign "
+    "in at `/headrace` then, where our dashboard is.",
 )
 ASYNC_STORE_DURATION: Final = ConfigOption(
     "rest.async.store-duration",

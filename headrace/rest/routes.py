@@ -1,17 +1,10 @@
-"""The routes of the REST API: one table of method, path, handler and answer.
+"""The routes of the REST API: one table of method, path, handler, request and answer.
 
 The server, the OpenAPI page, docs/generated/rest.md and the archive of ended jobs are made from it.
 """
 
-import enum
-import functools
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
-
-import msgspec
-from pydantic import TypeAdapter
 
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
@@ -24,9 +17,11 @@ from headrace.gateways.messages import (
     Acknowledge,
     DataSetInfo,
     OperatorDescription,
+    StateReadRequest,
     StoredCheckpoint,
     SubtaskState,
 )
+from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan
 from headrace.rest.handlers import (
     applications,
@@ -54,57 +49,17 @@ from headrace.rest.models import metrics_history as metrics_history_models
 from headrace.rest.models import state as state_models
 from headrace.rest.models import task_managers as task_manager_models
 from headrace.rest.models import vertices as vertex_models
+from headrace.rest.rest_route import Kept, RestRoute
 
 METRIC_LIST: Final = list[cluster_models.MetricValue]
 COMBINED_METRICS: Final = list[cluster_models.AggregatedMetric] | list[cluster_models.MetricValue]
 
 
-class Kept(enum.Enum):
-    """Time for which an answer may be given again."""
-
-    NOT = "never"
-    """It must be of now, or changes something."""
-    INTERVAL = "for the refresh interval"
-    """Dashboards poll it: it is written once per interval, however many ask."""
-
-
-@dataclass(frozen=True)
-class RestRoute:
-    """One route. `answer`: type of the body, None where the handler makes the whole response.
-
-    `is_archived`: an ended job answers it from its archive as well. `is_message`: it is found by clients alone that
-    take `application/msgpack`, and answers with a message of the gateways.
-    """
-
-    method: str
-    path: str
-    handler: Callable[..., Any]
-    answer: Any
-    status: int = 200
-    kept: Kept = Kept.NOT
-    is_archived: bool = False
-    is_message: bool = False
-
-    @functools.cached_property
-    def parameters(self) -> tuple[str, ...]:
-        """Return the names of the parameters in the path."""
-        return tuple(re.findall(r"{(\w+)}", self.path))
-
-    @functools.cached_property
-    def _writer(self) -> TypeAdapter[Any]:
-        assert self.answer is not None, f"{self.path} has no type of answer"
-        return TypeAdapter(self.answer)
-
-    def written(self, found: Any) -> bytes:
-        """Return the JSON of what the handler found, or its message."""
-        if self.is_message:
-            return msgspec.msgpack.encode(found)
-        return self._writer.dump_json(found, by_alias=True)
-
-
-def _message(path: str, handler: Callable[..., Any], answer: Any, method: str = "GET") -> RestRoute:
+def _message(
+    path: str, handler: Callable[..., Any], answer: Any, method: str = "GET", request: Any = None
+) -> RestRoute:
     """Return a route for Headrace's own clients."""
-    return RestRoute(method, path, handler, answer, is_message=True)
+    return RestRoute(method, path, handler, answer, is_message=True, request=request)
 
 
 def _get(
@@ -114,9 +69,16 @@ def _get(
     return RestRoute("GET", path, handler, answer, is_archived=is_archived)
 
 
-def _begun(path: str, handler: Callable[..., Any]) -> RestRoute:
+def _post(
+    path: str, handler: Callable[..., Any], request: Any, answer: Any, status: int = 200
+) -> RestRoute:
+    """Return a route that takes a body."""
+    return RestRoute("POST", path, handler, answer, status, request=request)
+
+
+def _begun(path: str, handler: Callable[..., Any], request: Any) -> RestRoute:
     """Return a route that begins an operation, which is asked for by its trigger id later."""
-    return RestRoute("POST", path, handler, cluster_models.TriggerAnswer, status=202)
+    return _post(path, handler, request, cluster_models.TriggerAnswer, 202)
 
 
 def _page(
@@ -144,7 +106,7 @@ _PROFILERS: Final = tuple(
 )
 
 _MESSAGES: Final[tuple[RestRoute, ...]] = (
-    _message("/jobs", messages.take_job, Acknowledge, "POST"),
+    _message("/jobs", messages.take_job, Acknowledge, "POST", JobGraph),
     _message("/jobs/overview", messages.jobs_message, tuple[JobOverview, ...]),
     _message(_JOB, messages.job_details_message, JobDetails),
     _message(f"{_JOB}/execution-result", messages.job_result_message, JobResult),
@@ -177,7 +139,7 @@ _MESSAGES: Final[tuple[RestRoute, ...]] = (
         messages.collected_results_message,
         CollectedResults,
     ),
-    _message(f"{_JOB}/state", messages.read_state, SubtaskState, "POST"),
+    _message(f"{_JOB}/state", messages.read_state, SubtaskState, "POST", StateReadRequest),
     _message("/datasets", messages.data_sets_message, tuple[DataSetInfo, ...]),
     _message("/datasets/{datasetid}", messages.release_message, Acknowledge, "DELETE"),
 )
@@ -190,7 +152,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get("/config", cluster.configuration, cluster_models.DashboardConfiguration),
     _get("/overview", cluster.overview, cluster_models.ClusterOverview),
     RestRoute("DELETE", "/cluster", cluster.shut_down, cluster_models.Empty),
-    RestRoute("POST", "/session", cluster.sign_in, None),
+    _post("/session", cluster.sign_in, cluster_models.SessionRequest, None),
     RestRoute("DELETE", "/session", cluster.sign_out, None),
     _get("/datasets", data_sets.data_sets, cluster_models.DataSetList),
     RestRoute(
@@ -249,7 +211,13 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         cluster_models.EnvironmentInfo,
         is_archived=True,
     ),
-    RestRoute("PUT", f"{_JOB}/blobs/{{digest}}", messages.put_blob_chunk, job_models.ReceivedBytes),
+    RestRoute(
+        "PUT",
+        f"{_JOB}/blobs/{{digest}}",
+        messages.put_blob_chunk,
+        job_models.ReceivedBytes,
+        request=bytes,
+    ),
     _refused("POST", "/jobs", unsupported.submit_java_graph, 400),
     _refused("PATCH", f"{_JOB}/rescaling", unsupported.rescale, 503),
     _refused("GET", f"{_JOB}/rescaling/{{triggerid}}", unsupported.rescale, 503),
@@ -261,6 +229,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         jobs.report_client_heartbeat,
         cluster_models.Empty,
         status=202,
+        request=job_models.ClientHeartbeat,
     ),
     _get(f"{_JOB}/jobmanager/log-url", jobs.job_manager_log_url, cluster_models.LogUrl),
     _get(
@@ -360,21 +329,32 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         checkpoint_models.VertexCheckpoint,
         of_job=True,
     ),
-    _begun(f"{_JOB}/checkpoints", savepoints.request_checkpoint),
+    _begun(
+        f"{_JOB}/checkpoints",
+        savepoints.request_checkpoint,
+        checkpoint_models.CheckpointTriggerRequest,
+    ),
     _get(
         f"{_JOB}/checkpoints/{{triggerid}}",
         savepoints.checkpoint_status,
         checkpoint_models.CheckpointStatus,
     ),
-    _begun(f"{_JOB}/savepoints", savepoints.trigger_savepoint),
+    _begun(
+        f"{_JOB}/savepoints",
+        savepoints.trigger_savepoint,
+        checkpoint_models.SavepointTriggerRequest,
+    ),
     _get(
         f"{_JOB}/savepoints/{{triggerid}}",
         savepoints.savepoint_status,
         checkpoint_models.SavepointStatus,
     ),
-    _begun(f"{_JOB}/stop", savepoints.stop_with_savepoint),
-    RestRoute(
-        "POST", "/savepoint-disposal", savepoints.delete_savepoint, cluster_models.TriggerAnswer
+    _begun(f"{_JOB}/stop", savepoints.stop_with_savepoint, checkpoint_models.StopRequest),
+    _post(
+        "/savepoint-disposal",
+        savepoints.delete_savepoint,
+        checkpoint_models.SavepointDisposalRequest,
+        cluster_models.TriggerAnswer,
     ),
     _get(
         "/savepoint-disposal/{triggerid}",
@@ -387,21 +367,23 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         f"{_JOB}/state/operators/{{operatorid}}", state.operator_state, state_models.OperatorState
     ),
     _get(f"{_JOB}/state/operators/{{operatorid}}/rows", state.state_rows, state_models.StateRows),
-    _begun(f"{_JOB}/state/edits", state.edit_state),
+    _begun(f"{_JOB}/state/edits", state.edit_state, state_models.StateEditRequest),
     _get(f"{_JOB}/state/edits/{{triggerid}}", state.edit_status, state_models.StateEditStatus),
     # Programs
     _get("/jars", jars.list_jars, jar_models.JarList),
-    RestRoute("POST", "/jars/upload", jars.upload_jar, jar_models.JarUploaded),
+    _post("/jars/upload", jars.upload_jar, jar_models.JarUploadForm, jar_models.JarUploaded),
     RestRoute("DELETE", _JAR, jars.delete_jar, cluster_models.Empty),
-    _get(f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlan),
-    RestRoute("POST", f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlan),
-    RestRoute("POST", f"{_JAR}/run", jars.run_jar, jar_models.JarRun),
     RestRoute(
-        "POST",
+        "GET", f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlan, request=jar_models.JarPlanRequest
+    ),
+    _post(f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlanRequest, jar_models.JarPlan),
+    _post(f"{_JAR}/run", jars.run_jar, jar_models.JarRunRequest, jar_models.JarRun),
+    _post(
         f"{_JAR}/run-application",
         jars.run_jar_as_application,
+        jar_models.JarRunRequest,
         jar_models.JarApplication,
-        status=202,
+        202,
     ),
     # TaskManagers
     _get("/taskmanagers", task_managers.list_task_managers, task_manager_models.TaskManagerList),

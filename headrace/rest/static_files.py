@@ -14,21 +14,21 @@ _WITHOUT_DASHBOARD: Final = (
 )
 
 
-class StaticFiles:
-    """All files below `folder`, by the path of their address."""
+OWN_PAGE: Final = "/headrace"
+"""Where our dashboard is where another one has its place; what it loads stands beside it in both places."""
 
-    def __init__(self, folder: Path) -> None:
-        self._files: Final = {"/": (_WITHOUT_DASHBOARD, "text/html")}
-        for file in sorted(folder.rglob("*")):
-            if file.is_file() and file.suffix not in (".py", ".sha256"):
-                media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-                self._files[f"/{file.relative_to(folder).as_posix()}"] = (
-                    file.read_bytes(),
-                    media_type,
-                )
-        index = self._files.get(f"/{_INDEX}")
-        if index is not None:
-            self._files["/"] = index
+
+class StaticFiles:
+    """All files below `folder`, by the path of their address.
+
+    `replacement`: the folder of a dashboard in its place; ours is at OWN_PAGE then.
+    """
+
+    def __init__(self, folder: Path, replacement: Path | None = None) -> None:
+        self._files: Final = {"/": (_WITHOUT_DASHBOARD, "text/html")} | _files_below(folder)
+        if replacement is not None:
+            self._files[OWN_PAGE] = self._files["/"]
+            self._files.update(_files_below(replacement))
 
     @property
     def paths(self) -> Sequence[str]:
@@ -46,3 +46,14 @@ class StaticFiles:
         is_built = request.url.path.startswith("/assets/")
         caching = "max-age=31536000, immutable" if is_built else "no-cache"
         return Response(content, media_type=media_type, headers={"cache-control": caching})
+
+
+def _files_below(folder: Path) -> dict[str, tuple[bytes, str]]:
+    """Return content and media type of all files, by path; the first page at `/` too."""
+    found: dict[str, tuple[bytes, str]] = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and file.suffix not in (".py", ".sha256"):
+            media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+            found[f"/{file.relative_to(folder).as_posix()}"] = (file.read_bytes(), media_type)
+    index = found.get(f"/{_INDEX}")
+    return found if index is None else {"/": index, **found}

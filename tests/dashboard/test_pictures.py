@@ -1,38 +1,31 @@
-"""The pictures of the documentation are of the pages as they are: each test takes one.
+"""Pictures of the documentation whose jobs are made up, for what no small job shows in a moment: each test takes one.
 
-They are written to `docs/pictures/dashboard` where PICTURES=1 is set, and to the test's own folder otherwise.
+Those of real jobs are taken by `test_real_pages`.
 """
 
-import os
 import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.dashboard.fake_cluster import ROOT, FakeCluster
+from tests.dashboard.fake_cluster import FakeCluster
 from tests.dashboard.golden_jobs import JOBS, TASK_MANAGERS
 from tests.dashboard.golden_state import OPERATOR
+from tests.dashboard.pictures import take_picture
 from tests.dashboard.watched_page import WatchedPage
 
 pytestmark = pytest.mark.browser
 
-KEPT = ROOT / "docs" / "pictures" / "dashboard"
-BYTES_MAX = 150_000
 _SLOW = JOBS["back-pressured"].id
 PICTURES = {
-    "overview": "/overview",
-    "job_graph": f"/job/{_SLOW}/overview",
     "subtasks": f"/job/{_SLOW}/overview?vertex={'3' * 32}",
-    "why_is_it_slow": f"/job/{_SLOW}/slow",
     "why_is_there_no_output": f"/job/{_SLOW}/no-output",
     "checkpoints": f"/job/{_SLOW}/checkpoints",
     "state": f"/job/{_SLOW}/state?operator={OPERATOR}&table=keyed&state=customer",
-    "exceptions": f"/job/{JOBS['failing'].id}/exceptions",
     "flame_graph": f"/job/{JOBS['running'].id}/flame-graph?type=FULL",
     "metrics": f"/job/{JOBS['running'].id}/metrics?vertex={'2' * 32}",
     "metrics_over_time": f"/job/{JOBS['finished'].id}/metrics",
-    "finished_job": f"/job/{JOBS['finished'].id}/overview",
     "task_manager": f"/task-manager/{TASK_MANAGERS[0]}",
     "logs": "/job-manager/logs",
 }
@@ -42,7 +35,6 @@ PICTURES = {
 def test_a_picture_of_the_page_is_small(
     cluster: FakeCluster, watched: WatchedPage, tmp_path: Path, name: str
 ) -> None:
-    folder = KEPT if os.environ.get("PICTURES") == "1" else tmp_path
     page = watched.page
     page.emulate_media(color_scheme="dark" if name in ("flame_graph", "logs") else "light")
     watched.open(cluster.address, PICTURES[name])
@@ -55,6 +47,5 @@ def test_a_picture_of_the_page_is_small(
         for _ in range(8):
             with page.expect_response(re.compile("subtasks/metrics")):
                 pass  # Each answer is one more point of the charts.
-    page.screenshot(path=folder / f"{name}.png", animations="disabled")
-    assert 5_000 < (folder / f"{name}.png").stat().st_size < BYTES_MAX
+    take_picture(page, tmp_path, name)
     assert watched.problems == []

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -151,6 +152,82 @@ def test_a_flame_graph_is_drawn(
     watched.open(executor.rest_address, f"/job/running/{job}/overview/{counter}/flamegraph")
     watched.page.get_by_text("Mixed", exact=True).click()
     expect(watched.page.locator("g.frame, .d3-flame-graph g").first).to_be_visible(timeout=SOON_MS)
+    assert watched.problems == []
+
+
+def test_a_browser_that_has_signed_in_needs_no_token_for_it(
+    web_ui: Path, watched: WatchedPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"headrace.rest.dashboard-directory": str(web_ui)}
+    with served_cluster(tmp_path / "home", monkeypatch, settings) as served:
+        page = watched.page
+        page.goto(f"{served.server.address}/")
+        page.get_by_label("Token of the cluster").fill(served.token)
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Apache Flink Dashboard").first).to_be_visible(timeout=SOON_MS)
+        expect(page.get_by_text("Running Jobs").first).to_be_visible(timeout=SOON_MS)
+        assert urlsplit(page.url).path == "/"
+        watched.problems.clear()
+        for place, text in (
+            ("/task-manager", str(TASK_MANAGER)),
+            ("/job-manager/config", "rest.port"),
+        ):
+            watched.open(served.server.address, place)
+            expect(page.get_by_text(text).first).to_be_visible(timeout=SOON_MS)
+        # Our own stands beside it.
+        page.goto(f"{served.server.address}/headrace#/task-manager")
+        expect(page.get_by_role("heading", name="TaskManagers").first).to_be_visible()
+        assert watched.problems == []
+        page.goto("about:blank")
+
+
+def test_the_address_that_a_cluster_prints_signs_in_and_leads_to_it(
+    web_ui: Path, watched: WatchedPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"headrace.rest.dashboard-directory": str(web_ui)}
+    with served_cluster(tmp_path / "home", monkeypatch, settings) as served:
+        watched.page.goto(f"{served.server.address}/#token={served.token}")
+        expect(watched.page.get_by_text("Apache Flink Dashboard").first).to_be_visible(
+            timeout=SOON_MS
+        )
+        assert served.token not in watched.page.url
+        assert watched.problems == []
+        watched.page.goto("about:blank")
+
+
+PROGRAM = """\
+from headrace import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3]).map(lambda number: number + 1).print()
+env.execute("uploaded by a browser")
+"""
+
+
+def test_a_program_is_uploaded_planned_and_run_on_its_submit_page(
+    executor: MiniClusterExecutor, watched: WatchedPage, tmp_path: Path
+) -> None:
+    program = tmp_path / "uploaded.py"
+    program.write_text(PROGRAM)
+    page = watched.page
+    watched.open(executor.rest_address, "/submit")
+    # Its picker offers .jar files first; "all files" takes any other.
+    page.locator("input[type=file]").set_input_files(program)
+    row = page.locator("tr", has_text="uploaded.py")
+    expect(row.first).to_be_visible(timeout=SOON_MS)
+    row.first.click()
+    page.get_by_role("button", name="Show Plan").click()
+    expect(page.get_by_text("REBALANCE").first).to_be_visible(timeout=SOON_MS)
+    watched.open(executor.rest_address, "/submit")
+    page.locator("tr", has_text="uploaded.py").first.click()
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_text("uploaded by a browser").first).to_be_visible(timeout=SOON_MS)
+    rest = RestClient(executor.rest_address, "")
+    wait_until(
+        lambda: (
+            ("uploaded by a browser", "FINISHED")
+            in {(one["name"], one["state"]) for one in rest.get("/jobs/overview")["jobs"]}
+        )
+    )
     assert watched.problems == []
 
 

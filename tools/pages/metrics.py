@@ -12,6 +12,7 @@ from headrace.metrics.names import (
     PENDING_BYTES,
     PENDING_RECORDS,
 )
+from headrace.metrics.network_names import NETWORK_NAMES
 from tools.pages.markdown import table
 from tools.pages.measured_metrics import MeasuredMetrics, measured_metrics
 
@@ -25,6 +26,13 @@ clients can read of a job's details, under the plain name for a task and as `<op
 "where asked for" is there too, in jobs with the side output, the option or the connector that it needs; "of its own"
 belongs to a process, the cluster, a job or a coordinator and not to a task. [Reporters](../metrics_reporters.md)
 send all of them. Metrics that user functions register come beside these, as `<operator>.<metric>`.
+"""
+
+_NETWORK_NAMES: Final = """\
+### Flink's names of the network's metrics
+
+REST answers them, and reporters send them, beside the plain names. With `taskmanager.network.detailed-metrics` the
+queues of input 0 stand below `Shuffle.Netty.Input.0` too, those of output 0 below `Shuffle.Netty.Output.0`.
 """
 
 _TITLES: Final = {
@@ -73,6 +81,9 @@ def metrics_page() -> str:
         ]
         headings = ("name", "kind", "unit", "meaning", "combined", "measured")
         lines += [f"## {title}", "", *table(headings, rows), ""]
+        if scope is MetricScope.TASK:
+            pairs = [(f"`{named}`", f"`{name}`") for name, named in NETWORK_NAMES.items()]
+            lines += [_NETWORK_NAMES, *table(("Flink's name", "the same as"), pairs), ""]
     return "\n".join(lines)
 
 

@@ -4,7 +4,8 @@ import json
 from typing import Any, Final, get_args, get_origin
 
 from headrace.rest.app import openapi
-from headrace.rest.routes import ROUTES, RestRoute
+from headrace.rest.rest_route import RestRoute
+from headrace.rest.routes import ROUTES
 from tools.pages.markdown import table
 
 _INTRODUCTION: Final = """\
@@ -13,7 +14,8 @@ _INTRODUCTION: Final = """\
 The table of `headrace/rest/routes.py`. Paths, fields and errors are Flink's REST API v1; every path exists with the
 prefix `/v1` as well. Requests show the token of the cluster: `Authorization: Bearer <token>`; it is in the connection
 file that `headrace run` names. Answers that are "kept" are written once for each `web.refresh-interval`, however many
-ask. "archived" ones are answered for ended jobs too. Routes with a "message" are for clients that send
+ask. "query" names what may stand behind the `?`; a body may be left out where all its
+fields may be. "archived" ones are answered for ended jobs too. Routes with a "message" are for clients that send
 `Accept: application/msgpack`, such as Headrace's own: they answer with the gateways' messages as msgpack, and to such
 clients an error of any route is a `RemoteFailure`, from which its class is made again. All others are answered with
 Flink's JSON, and with `errors`. [openapi.json](openapi.json) has all fields of all answers;
@@ -27,6 +29,8 @@ def rest_page() -> str:
         (
             f"{route.method} `{route.path}`",
             (route.handler.__doc__ or "").partition("\n")[0],
+            ", ".join(f"`{name}`" for name in route.query),
+            _request(route),
             _answer(route),
             str(route.status),
             "yes" if route.kept.name == "INTERVAL" else "",
@@ -34,13 +38,19 @@ def rest_page() -> str:
         )
         for route in ROUTES
     ]
-    headings = ("route", "what it does", "answer", "status", "kept", "archived")
+    headings = ("route", "what it does", "query", "body", "answer", "status", "kept", "archived")
     return "\n".join([_INTRODUCTION, *table(headings, rows), ""])
 
 
 def openapi_page() -> str:
     """Return the OpenAPI description."""
     return json.dumps(openapi(), indent=1, sort_keys=True) + "\n"
+
+
+def _request(route: RestRoute) -> str:
+    if route.request is None:
+        return ""
+    return f"message {_name(route.request)}" if route.is_message else _name(route.request)
 
 
 def _answer(route: RestRoute) -> str:

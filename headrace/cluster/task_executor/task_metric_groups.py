@@ -12,6 +12,7 @@ from headrace.cluster.task_executor.task_manager_services import TaskManagerServ
 from headrace.core.ids import ExecutionAttemptId
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import JobVertex
+from headrace.metrics.network_names import network_samples
 from headrace.metrics.readings import GroupReading
 from headrace.metrics.scopes import GroupKind
 
@@ -57,7 +58,8 @@ def _read(
     task: RunningTask, vertex: JobVertex, variables: Mapping[str, str]
 ) -> Iterator[GroupReading]:
     samples = task.metric_samples()
-    yield GroupReading(GroupKind.TASK, variables, samples.own)
+    own_samples = (*samples.own, *network_samples(samples.own))
+    yield GroupReading(GroupKind.TASK, variables, own_samples)
     for described in vertex.operators:
         own = {
             **variables,

@@ -16,6 +16,7 @@ from headrace.core.ids import JobId, ResourceId
 from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import SubtaskDetails, VertexDetails
 from headrace.gateways.job_metrics import job_metrics, last_checkpoint
+from headrace.metrics.network_names import with_network_names
 from headrace.rest.handler_errors import BadRequestError
 from headrace.rest.handlers.checkpoints import with_scheme
 from headrace.rest.handlers.parameters import (
@@ -99,7 +100,7 @@ async def metrics_of_vertex(
     values = {
         f"{subtask.subtask_index}.{name}": value
         for subtask in found.subtasks
-        for name, value in subtask.metrics.items()
+        for name, value in with_network_names(subtask.metrics, get).items()
     }
     return shown(values, get)
 
@@ -114,7 +115,8 @@ async def metrics_of_subtasks(
 ) -> list[AggregatedMetric] | list[MetricValue]:
     """Combine metrics of the subtasks of a vertex, or of those named, as in `1,3,5-9`."""
     found = await cluster.vertex(job, vertex)
-    return combined([each.metrics for each in _chosen_subtasks(found, subtasks)], get, agg)
+    chosen = _chosen_subtasks(found, subtasks)
+    return combined([with_network_names(each.metrics, get) for each in chosen], get, agg)
 
 
 async def metrics_of_subtask(
@@ -125,7 +127,8 @@ async def metrics_of_subtask(
     get: MetricNames,
 ) -> list[MetricValue]:
     """List metrics of one subtask."""
-    return shown((await find_subtask(cluster, job, vertex, subtask_index)).metrics, get)
+    found = await find_subtask(cluster, job, vertex, subtask_index)
+    return shown(with_network_names(found.metrics, get), get)
 
 
 async def metrics_of_coordinators(

@@ -54,7 +54,7 @@ async def trigger_savepoint(
     """Begin a savepoint; with `cancel-job` the job is cancelled once it is complete."""
     request = body or models.SavepointTriggerRequest()
     _refuse_native(request.format_type)
-    directory = await _directory(cluster, job, request.target_directory, "target-directory")
+    directory = _directory(cluster, request.target_directory, "target-directory")
 
     async def take() -> str:
         location = await _told(
@@ -76,7 +76,7 @@ async def stop_with_savepoint(
     """Begin to end a job with a savepoint."""
     request = body or models.StopRequest()
     _refuse_native(request.format_type)
-    directory = await _directory(cluster, job, request.target_directory, "targetDirectory")
+    directory = _directory(cluster, request.target_directory, "targetDirectory")
 
     async def stop() -> str:
         stopping = cluster.dispatcher.stop_with_savepoint(job, directory, request.drain)
@@ -177,11 +177,10 @@ def _refuse_native(format_type: str) -> None:
         )
 
 
-async def _directory(cluster: ClusterView, job: JobId, given: str | None, name: str) -> str:
-    """Return the folder for a savepoint. BadRequestError where nobody names one, UnknownJobError before that."""
+def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
+    """Return the folder for a savepoint. BadRequestError where nobody names one, whether the job is known or not."""
     directory = given or cluster.settings.get_option(SAVEPOINT_DIRECTORY)
     if not directory:
-        await cluster.status(job)
         problem = "name a folder for the savepoint, or set this option"
         raise BadRequestError(
             f"Config key [{SAVEPOINT_DIRECTORY.key}] is not set. Property [{name}] must be provided."

@@ -6,7 +6,8 @@ from fastapi import Request
 
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import JobParameter
-from headrace.rest.routes import ROUTES, RestRoute
+from headrace.rest.rest_route import RestRoute
+from headrace.rest.routes import ROUTES
 
 _OF_JOB: Final = "/jobs/{jobid}"
 _HISTORY: Final = "this is a history server, which shows jobs that have ended from their archives"

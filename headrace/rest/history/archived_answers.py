@@ -11,7 +11,8 @@ from typing import Any, Final
 from headrace.gateways.ended_job import EndedJob
 from headrace.rest.handler_errors import HandlerError
 from headrace.rest.history.ended_job_view import EndedJobView
-from headrace.rest.routes import ROUTES, RestRoute
+from headrace.rest.rest_route import RestRoute
+from headrace.rest.routes import ROUTES
 
 OVERVIEW_PATH: Final = "/jobs/overview"
 _PARAMETERS: Final = {

@@ -29,7 +29,7 @@ from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models.applications import ApplicationDetails
 from headrace.rest.models.jobs import JobIds, JobIdWithStatus
 from headrace.rest.options import WEB_REFRESH_INTERVAL
-from headrace.rest.routes import RestRoute
+from headrace.rest.rest_route import RestRoute
 
 T = TypeVar("T")
 

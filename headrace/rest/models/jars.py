@@ -33,6 +33,12 @@ class JarList(SnakeModel):
     files: list[JarFile]
 
 
+class JarUploadForm(SnakeModel):
+    """A form with one part, which has the name of a file that ends with .py, .zip or .whl."""
+
+    jarfile: bytes
+
+
 class JarUploaded(SnakeModel):
     """A program that is kept; the last part of `filename` is its id."""
 

@@ -94,18 +94,19 @@ def test_neither_do_help_and_completion(arguments: tuple[str, ...]) -> None:
     assert imported_by(*arguments) == []
 
 
+def seconds_of(*arguments: str) -> float:
+    """Return the seconds of processor that an interpreter takes: others share the machine."""
+    before = os.times()
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    after = os.times()
+    taken = after.children_user - before.children_user
+    return taken + after.children_system - before.children_system
+
+
 @pytest.mark.slow
 def test_every_command_for_jobs_takes_less_than_0_3_seconds_more_than_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def seconds_of(*arguments: str) -> float:
-        before = os.times()
-        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-        after = os.times()
-        # The processor that the child took: others share the machine.
-        taken = after.children_user - before.children_user
-        return taken + after.children_system - before.children_system
-
     bare = min(seconds_of("-c", "pass") for _ in range(5))
     with fake_cluster(OF_EVERY_COMMAND) as cluster:
         home_of(monkeypatch, tmp_path, cluster)
@@ -116,3 +117,27 @@ def test_every_command_for_jobs_takes_less_than_0_3_seconds_more_than_python(
             if not any(seconds_of("-m", "headrace", command, *words) - bare < 0.3 for _ in range(9))
         ]
     assert slow == []
+
+
+PROGRAM = """
+from headrace import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3]).map(lambda number: number + 1).print()
+"""
+
+
+def test_a_plan_needs_no_spark(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"{PROGRAM}env.execute()\n")
+    assert {"pyspark", "py4j", "pydantic", "fastapi", "uvicorn"}.isdisjoint(
+        imported_by("info", str(program))
+    )
+
+
+@pytest.mark.slow
+def test_a_plan_takes_less_than_0_3_seconds_more_than_its_program(tmp_path: Path) -> None:
+    program, alone = tmp_path / "program.py", tmp_path / "alone.py"
+    program.write_text(f"{PROGRAM}env.execute()\n")
+    alone.write_text(PROGRAM)
+    own = min(seconds_of(str(alone)) for _ in range(5))
+    assert any(seconds_of("-m", "headrace", "info", str(program)) - own < 0.3 for _ in range(9))

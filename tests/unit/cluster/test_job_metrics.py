@@ -10,6 +10,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.job_master import JobDetails
 from headrace.metrics.names import METRIC_NAMES
+from headrace.metrics.network_names import NETWORK_NAMES, with_network_names
 from testkit.simulation.simulated_job import counting_job, forget_output
 
 RANDOM = SeededRandom(12)
@@ -55,3 +56,28 @@ def test_every_plain_name_that_a_task_reports_stands_in_the_table(details: JobDe
     known = {row.name for row in METRIC_NAMES}
     for vertex in details.vertices:
         assert {name for name in vertex.metrics if "." not in name} <= known
+
+
+def test_every_metric_with_a_name_below_shuffle_netty_is_measured(details: JobDetails) -> None:
+    for subtask in (one for vertex in details.vertices for one in vertex.subtasks):
+        # Rates are told while a task runs.
+        measured = {name for name in NETWORK_NAMES if not name.endswith("PerSecond")}
+        assert measured <= subtask.metrics.keys()
+        found = with_network_names(subtask.metrics)
+        for name in measured:
+            assert found[NETWORK_NAMES[name]] == found[name] == subtask.metrics[name]
+
+
+def test_flinks_names_of_the_network_are_those_that_flink_documents() -> None:
+    below = "Shuffle.Netty"
+    moved = [
+        f"num{what}In{where}" for what in ("Bytes", "Buffers") for where in ("Local", "Remote")
+    ]
+    waiting = ["QueueLength", "QueueSize", "PoolUsage"]
+    named = {f"{below}.Input.{name}{rate}" for name in moved for rate in ("", "PerSecond")}
+    named |= {f"{below}.Output.Buffers.out{'put' * ('Q' in name)}{name}" for name in waiting}
+    named |= {f"{below}.Input.Buffers.in{'put' * ('Q' in name)}{name}" for name in waiting}
+    named |= {
+        f"{below}.Input.Buffers.input{kind}BuffersUsage" for kind in ("Floating", "Exclusive")
+    }
+    assert set(NETWORK_NAMES.values()) == named

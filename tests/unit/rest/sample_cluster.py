@@ -100,6 +100,7 @@ def metrics_of(index: int) -> dict[str, float]:
         "numRecordsOut": 50.0,
         "numBytesIn": 4096.0,
         "numBytesOut": 2048.0,
+        "inPoolUsage": 0.25 * (index + 1),
         "accumulateBusyTimeMs": 900.0,
         "accumulateIdleTimeMs": 50.0,
         "accumulateBackPressuredTimeMs": 50.0,

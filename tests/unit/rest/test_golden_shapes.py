@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from headrace.rest.routes import ROUTES, RestRoute
+from headrace.rest.rest_route import RestRoute
+from headrace.rest.routes import ROUTES
 from tests.architecture.floor_plan import ROOT
 from tests.unit.rest.sample_cluster import COUNTER, LOG_NAME, OPERATOR, RUNNING_JOB, TASK_MANAGER
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster

@@ -24,6 +24,20 @@ def test_metrics_are_names_first_and_values_for_those_asked_for(cluster: ServedC
     ]
 
 
+def test_metrics_of_the_network_have_flinks_names_too(cluster: ServedCluster) -> None:
+    name = "Shuffle.Netty.Input.Buffers.inPoolUsage"
+    assert f"1.{name}" in {each["id"] for each in cluster.get(f"{VERTEX}/metrics").json}
+    plain = cluster.get(f"{VERTEX}/metrics?get=1.inPoolUsage").json[0]["value"]
+    assert cluster.get(f"{VERTEX}/metrics?get=1.{name}").json == [
+        {"id": f"1.{name}", "value": plain}
+    ]
+    assert cluster.get(f"{VERTEX}/subtasks/1/metrics?get={name}").json == [
+        {"id": name, "value": plain}
+    ]
+    (found,) = cluster.get(f"{VERTEX}/subtasks/metrics?get={name}&agg=max").json
+    assert (found["id"], found["max"]) == (name, float(plain))
+
+
 def test_metrics_of_coordinators_stand_below_their_operators(cluster: ServedCluster) -> None:
     path = f"{JOB}/vertices/{SOURCE.hex()}/jm-operator-metrics"
     name = "Source__cities.coordinator.enumerator.unassignedSplits"

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from headrace.rest.app import openapi
 from headrace.rest.openapi_page import openapi_page
+from headrace.rest.rest_route import RestRoute
 from headrace.rest.routes import ROUTES
 from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
@@ -51,3 +54,35 @@ def test_it_is_served_to_who_knows_the_token(cluster: ServedCluster) -> None:
     answer = cluster.get("/docs")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert b"/jobs/{jobid}/checkpoints" in answer.body
+
+
+def body_that_is_read(route: RestRoute) -> Any:
+    """Return the type of the body that a handler declares, None where it declares none."""
+    declared = get_type_hints(route.handler).get("body")
+    return next((each for each in get_args(declared) if each is not NoneType), declared)
+
+
+def test_the_table_has_the_body_that_each_handler_reads() -> None:
+    # They read what is no JSON themselves.
+    own = {"upload_jar", "put_blob_chunk"}
+    for route in ROUTES:
+        if not route.is_message and route.handler.__name__ not in own:
+            assert route.request == body_that_is_read(route), route.path
+
+
+def test_every_body_is_described(page: str) -> None:
+    described = openapi()["paths"]
+    for route in ROUTES:
+        if not route.is_message:
+            operation = described[route.path][route.method.lower()]
+            assert ("requestBody" in operation) is (route.request is not None), route.path
+    form = described["/jars/upload"]["post"]["requestBody"]["content"]["multipart/form-data"]
+    assert form["schema"]["required"] == ["jarfile"]
+
+
+def test_the_table_knows_what_stands_behind_the_question_mark() -> None:
+    described = openapi()["paths"]
+    for route in ROUTES:
+        if not route.is_message:
+            parameters = described[route.path][route.method.lower()].get("parameters", [])
+            assert set(route.query) == {one["name"] for one in parameters if one["in"] == "query"}

@@ -233,13 +233,32 @@ def test_without_a_folder_a_savepoint_is_refused_by_the_name_that_the_body_has(
         assert f"Property [{name}] must be provided." in answer.errors
 
 
-def test_an_unknown_job_is_told_before_the_folder_that_a_savepoint_lacks(
-    cluster: ServedCluster,
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("savepoints", {"target-directory": "/savepoints"}),
+        ("stop", {"targetDirectory": "/savepoints"}),
+        ("checkpoints", {}),
+    ],
+)
+def test_what_is_asked_of_an_unknown_job_begins_and_fails(
+    cluster: ServedCluster, path: str, body: dict[str, str]
 ) -> None:
-    for path in ("savepoints", "stop"):
-        answer = cluster.ask("POST", f"/jobs/{UNKNOWN_JOB.hex()}/{path}", b"")
-        assert answer.status == 404
-        assert f"Job {UNKNOWN_JOB} not found" in answer.errors
+    unknown = f"/jobs/{UNKNOWN_JOB.hex()}"
+    answer = cluster.ask("POST", f"{unknown}/{path}", body)
+    assert answer.status == 202
+    where = "checkpoints" if path == "checkpoints" else "savepoints"
+    found = done(cluster, f"{unknown}/{where}/{answer.json['request-id']}").json["operation"]
+    failure = found["failureCause" if path == "checkpoints" else "failure-cause"]
+    assert str(UNKNOWN_JOB) in failure["stack-trace"]
+
+
+@pytest.mark.parametrize("path", ["savepoints", "stop"])
+def test_a_savepoint_without_a_folder_is_refused_whether_the_job_is_known_or_not(
+    cluster: ServedCluster, path: str
+) -> None:
+    answer = cluster.ask("POST", f"/jobs/{UNKNOWN_JOB.hex()}/{path}", b"")
+    assert (answer.status, "must be provided." in answer.errors) == (400, True)
 
 
 def test_what_became_of_savepoints_from_outside_is_told_where_the_cluster_runs(

@@ -46,6 +46,19 @@ def test_a_task_and_its_operators_are_registered_when_it_is_submitted(world: Wor
     )
 
 
+def test_figures_of_the_network_stand_under_flinks_names_too(world: World) -> None:
+    world.request_slot()
+    world.submit().metrics = {"inPoolUsage": 0.5, "output.1.maxQueueLen": 7.0, "numRecordsIn": 5.0}
+    task, _ = groups(world)
+    assert {".".join((*sample.path, sample.name)): sample.value for sample in task.samples} == {
+        "inPoolUsage": 0.5,
+        "Shuffle.Netty.Input.Buffers.inPoolUsage": 0.5,
+        "output.1.maxQueueLen": 7,
+        "Shuffle.Netty.Output.1.maxQueueLen": 7,
+        "numRecordsIn": 5,
+    }
+
+
 def test_samples_of_an_operator_stand_in_its_group(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,70 @@
+"""RestRoute: one row of the table of routes."""
+
+import enum
+import functools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import get_dependant
+from pydantic import TypeAdapter
+
+
+class Kept(enum.Enum):
+    """Time for which an answer may be given again."""
+
+    NOT = "never"
+    """It must be of now, or changes something."""
+    INTERVAL = "for the refresh interval"
+    """Dashboards poll it: it is written once per interval, however many ask."""
+
+
+@dataclass(frozen=True)
+class RestRoute:
+    """One route. `answer`: type of the body, None where the handler makes the whole response.
+
+    `request`: type of the body of the request, bytes where it is no JSON, None where there is none. `is_archived`: an
+    ended job answers it from its archive as well. `is_message`: it is found by clients alone that take
+    `application/msgpack`, and answers with a message of the gateways.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    answer: Any
+    status: int = 200
+    kept: Kept = Kept.NOT
+    is_archived: bool = False
+    is_message: bool = False
+    request: Any = None
+
+    @functools.cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Return the names of the parameters in the path."""
+        return tuple(re.findall(r"{(\w+)}", self.path))
+
+    @functools.cached_property
+    def query(self) -> tuple[str, ...]:
+        """Return the names of the parameters behind the `?`, as the handler declares them."""
+        return tuple(_query_names(get_dependant(path=self.path, call=self.handler)))
+
+    @functools.cached_property
+    def _writer(self) -> TypeAdapter[Any]:
+        assert self.answer is not None, f"{self.path} has no type of answer"
+        return TypeAdapter(self.answer)
+
+    def written(self, found: Any) -> bytes:
+        """Return the JSON of what the handler found, or its message."""
+        if self.is_message:
+            return msgspec.msgpack.encode(found)
+        return self._writer.dump_json(found, by_alias=True)
+
+
+def _query_names(declared: Dependant) -> Iterator[str]:
+    for field in declared.query_params:
+        yield field.alias
+    for each in declared.dependencies:
+        yield from _query_names(each)

@@ -1,0 +1,150 @@
+"""Whatever a request holds, the endpoint of a cluster that really runs answers it, and its job goes on."""
+
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.rest.client import RestClient
+from headrace.rest.messages import MESSAGE
+from headrace.rest.routes import ROUTES
+from headrace.testing.minicluster_executor import MiniClusterExecutor
+from tests.integration.rest.counting_program import SETTINGS, Program, await_running, vertices
+from tests.unit.graph.graphs import job, line
+from tests.unit.rest.hostile_requests import BODIES, NAMES, VALUES, filled, logged_errors
+from tests.unit.rest.served_cluster import Answer
+
+# They end what the other requests need.
+LEFT_OUT = {("DELETE", "/cluster"), ("PATCH", "/jobs/{jobid}"), ("POST", "/jobs/{jobid}/stop")}
+ENDING = ("yarn-cancel", "/cancel")
+DRAWN_ROUTES = st.sampled_from(
+    [
+        one
+        for one in ROUTES
+        if (one.method, one.path) not in LEFT_OUT and not one.path.endswith(ENDING)
+    ]
+)
+BOUNDED = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+GRAPH = msgspec.msgpack.encode(job(line()))
+UNEXPECTED = (
+    "AssertionError",
+    "AttributeError",
+    "KeyError",
+    "TypeError",
+    "IndexError",
+    "ValueError",
+)
+"""Errors that no part of a cluster raises on purpose."""
+
+
+class RunningCluster:
+    """A MiniCluster with a job, asked over its endpoint."""
+
+    def __init__(self, address: str, program: Program) -> None:
+        self.rest = RestClient(address, "")
+        self.program = program
+        self._authority = address.partition("://")[2]
+        found = vertices(self.rest, program.job)
+        manager = self.rest.get("/taskmanagers")["taskmanagers"][0]["id"]
+        known = [
+            program.job.removeprefix("/jobs/"),
+            *(one["id"] for one in found),
+            manager,
+            "0",
+            "1",
+        ]
+        self.values = st.sampled_from(known) | VALUES
+
+    def ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+        connection = HTTPConnection(self._authority, timeout=30)
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            return Answer(response.status, response.read(), dict(response.getheaders()))
+        finally:
+            connection.close()
+
+    def check(self, answer: Answer) -> None:
+        """Assert that nothing failed in a way that nobody meant, and that the job runs."""
+        said = answer.body.decode("utf-8", "replace")
+        assert answer.status < 500 or not any(f"{name}:" in said for name in UNEXPECTED), said
+        assert self.rest.get(f"{self.program.job}/status")["status"] == "RUNNING"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    folder: Path = tmp_path_factory.mktemp("job")
+    own = SETTINGS | {
+        "rest.authentication": "none",
+        "web.submit.enable": "true",
+        # A program that a request starts is ended before it does anything.
+        "web.timeout": "1 ms",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_HOME", str(tmp_path_factory.mktemp("home")))
+        with MiniClusterExecutor(slot_count=4, settings=own) as executor:
+            program = Program("asked by strangers", folder)
+            rest = RestClient(executor.rest_address, "")
+            await_running(rest, program.job)
+            yield RunningCluster(executor.rest_address, program)
+            rest.patch(program.job, mode="cancel")
+
+
+@BOUNDED
+@given(data=st.data())
+def test_no_request_fails_inside_or_stops_the_job(
+    cluster: RunningCluster, data: st.DataObject
+) -> None:
+    route = data.draw(DRAWN_ROUTES)
+    path = filled(route, data.draw(st.lists(cluster.values, min_size=5, max_size=5)))
+    query = data.draw(st.lists(st.tuples(NAMES, cluster.values), max_size=3))
+    if query:
+        path += "?" + "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in query)
+    body = None if route.method == "GET" else data.draw(BODIES)
+    headers = {"Accept": MESSAGE} if data.draw(st.booleans()) else {}
+    with logged_errors() as errors:
+        answer = cluster.ask(route.method, path, body, headers)
+    assert errors == []
+    cluster.check(answer)
+
+
+@BOUNDED
+@given(data=st.data())
+def test_a_damaged_job_graph_fails_alone(cluster: RunningCluster, data: st.DataObject) -> None:
+    graph = bytearray(GRAPH)
+    for _ in range(data.draw(st.integers(0, 4))):
+        begin = data.draw(st.integers(0, len(graph)))
+        end = begin + data.draw(st.integers(0, 4))
+        graph[begin:end] = data.draw(st.binary(max_size=6))
+    headers = {"Accept": MESSAGE, "Content-Type": MESSAGE}
+    with logged_errors() as errors:
+        answer = cluster.ask("POST", "/jobs", bytes(graph), headers)
+    assert errors == []
+    assert answer.status in (200, 400, 409), answer.body
+    cluster.check(answer)
+
+
+@BOUNDED
+@given(content=st.binary(max_size=200), body=BODIES)
+def test_a_program_of_any_bytes_fails_alone(
+    cluster: RunningCluster, content: bytes, body: Any
+) -> None:
+    part = b'Content-Disposition: form-data; name="jarfile"; filename="job.py"\r\n\r\n'
+    form = b"--headrace-b\r\n" + part + content + b"\r\n--headrace-b--\r\n"
+    headers = {"Content-Type": "multipart/form-data; boundary=headrace-b"}
+    answer = cluster.ask("POST", "/jars/upload", form, headers)
+    cluster.check(answer)
+    if answer.status != 200:
+        return
+    program = quote(json.loads(answer.body)["filename"].rpartition("/")[2], safe="")
+    cluster.check(cluster.ask("POST", f"/jars/{program}/run", body, {}))
+    assert cluster.ask("DELETE", f"/jars/{program}", None, {}).status == 200
