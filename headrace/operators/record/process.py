@@ -5,7 +5,9 @@ function yields. Source: Flink ProcessOperator, KeyedProcessOperator, KeyedCoPro
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import USER_EXCEPTIONS
@@ -30,6 +32,7 @@ from headrace.operators.runtime.timed_operator import TimedOperator
 from headrace.operators.runtime.user_code import FunctionOperator, user_error
 from headrace.state.backend import NO_KEY, EntryScope, KeyedStateBackend
 
+_RUN_MIN: Final = 16
 ElementFunction = Callable[[Any, Any], Any]
 """process_element: (value, context) -> iterable or None."""
 
@@ -39,6 +42,8 @@ class _ProcessingOperator(FunctionOperator):
 
     _scope: EntryScope
     _collector: ResultCollector
+    _has_runs_of_keys = False
+    """Whether the records of a key follow each other."""
 
     def _open_function(self, backend: KeyedStateBackend | None) -> None:
         if isinstance(self._function, Guarded):
@@ -50,7 +55,10 @@ class _ProcessingOperator(FunctionOperator):
     ) -> None:
         try:
             keys = self._keys(batch)
-            self._collector.process_rows(call, context, self._scope, keys, batch, output)
+            process = self._collector.process_rows
+            if self._has_runs_of_keys and batch.timestamps is None and _has_long_runs(batch):
+                process = self._collector.process_runs
+            process(call, context, self._scope, keys, batch, output)
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
 
@@ -61,6 +69,14 @@ class _ProcessingOperator(FunctionOperator):
 
 def _keys_of(batch: RecordBatch) -> Sequence[Any]:
     return batch.keys() if batch.is_keyed else [NO_KEY] * batch.num_rows
+
+
+def _has_long_runs(batch: RecordBatch) -> bool:
+    """Return whether records of one hash follow each other, enough of them to be worth a loop of their own."""
+    hashes = batch.key_hashes
+    assert hashes is not None, "only a keyed input is sorted"
+    run_count = int(np.count_nonzero(hashes[1:] != hashes[:-1])) + 1
+    return run_count * _RUN_MIN <= batch.num_rows
 
 
 class PlainProcessingOperator(_ProcessingOperator):
@@ -87,6 +103,7 @@ class KeyedProcessingOperator(_ProcessingOperator, TimedOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
+        self._has_runs_of_keys = self._is_batch
         timer_service = KeyedTimerService(self._timers)
         self._record_context = KeyedRecordContext(timer_service, self._scope)
         self._firing_context = FiringContext(timer_service, self._scope)

@@ -6,7 +6,8 @@ use `ResultChecks`, which checks the results of one record before they join the 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
+from itertools import compress, groupby, repeat
+from types import GeneratorType
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -37,6 +38,8 @@ from headrace.state.backend import NO_KEY, EntryScope
 
 EMIT_ROWS_MAX: Final = 8192
 """Limit of results, main and side, that are gathered before they are emitted."""
+_USUAL_RESULTS: Final = frozenset({list, tuple, GeneratorType})
+"""Classes that need not be asked whether they are iterable, which takes longer than most functions."""
 # What these classes' values become on the way to columns and back is what they were.
 _UNCHANGED_BY_COLUMNS: Final = {
     BasicType.STRING: str,
@@ -192,14 +195,47 @@ class ResultCollector:
         scope.entry = NO_KEY
         self.flush(output, has_timestamps)
 
-    def add(self, results: Any, timestamp: int, output: Output, giver: str) -> None:
+    def process_runs(
+        self,
+        call: Callable[[Any, Any], Any],
+        context: MovingContext,
+        scope: EntryScope,
+        keys: Iterable[Any],
+        batch: RecordBatch,
+        output: Output,
+    ) -> None:
+        """Do the same as `process_rows` for records without timestamps, those of a key behind each other.
+
+        Most functions that have timers give nothing for most records: for these, the loop is `map`'s.
+        """
+        context.current_timestamp = MIN_TIMESTAMP
+        rows, giver, start = batch.rows(), getattr(call, "__name__", "the function"), 0
+        for key, run in groupby(keys):
+            end = start + len(list(run))
+            scope.entry = key
+            for results in map(call, rows[start:end], repeat(context)):
+                if results is not None:
+                    self.add(results, MIN_TIMESTAMP, output, giver, has_timestamps=False)
+            start = end
+        scope.entry = NO_KEY
+        self.flush(output, has_timestamps=False)
+
+    def add(
+        self,
+        results: Any,
+        timestamp: int,
+        output: Output,
+        giver: str,
+        *,
+        has_timestamps: bool = True,
+    ) -> None:
         """Take the results (an iterable, or None) of one timer or window, all with `timestamp`.
 
         `giver` is what the error calls the function where its results are no iterable.
         """
         if results is None:
             return
-        if not isinstance(results, Iterable):
+        if type(results) not in _USUAL_RESULTS and not isinstance(results, Iterable):
             raise not_iterable(results, giver)
         for result in results:
             if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
@@ -210,7 +246,7 @@ class ResultCollector:
                 )
                 self._timestamps.append(timestamp)
             if max(len(self._rows), self._side_row_count) >= EMIT_ROWS_MAX:
-                self.flush(output)
+                self.flush(output, has_timestamps)
 
     def add_side(self, tag_id: str, value: Any, timestamp: int) -> None:
         """Take one result of a side output; if nobody reads the tag it is only counted, as there may be no end."""

@@ -193,13 +193,13 @@ def _times(rows: pa.RecordBatch) -> Timestamps | None:
 
 def _order(hashes: KeyHashes, times: Timestamps | None) -> Order:
     """Return the places of rows in order of hash, then of time. Fast where they consist of a few sorted runs."""
-    if _rises(times):
+    if times is None or _rises(times):
         return np.argsort(hashes, kind="stable")
     return np.lexsort((times, hashes))
 
 
-def _rises(times: Timestamps | None) -> bool:
-    return times is None or bool((times[1:] >= times[:-1]).all())
+def _rises(times: Timestamps) -> bool:
+    return bool((times[1:] >= times[:-1]).all())
 
 
 def _order_of_any(hashes: KeyHashes, times: Timestamps | None) -> Order:
@@ -207,7 +207,7 @@ def _order_of_any(hashes: KeyHashes, times: Timestamps | None) -> Order:
 
     numpy sorts integers of 16 bits in linear time and larger ones by comparisons, which takes twice as long.
     """
-    by_time = None if _rises(times) else np.argsort(times, kind="stable")
+    by_time = None if times is None or _rises(times) else np.argsort(times, kind="stable")
     low_first = (hashes if by_time is None else hashes[by_time]).view(np.uint32) ^ _SIGN_BIT
     order = np.argsort(low_first.astype(np.uint16), kind="stable")
     order = order[np.argsort((low_first >> 16).astype(np.uint16)[order], kind="stable")]
