@@ -13,14 +13,14 @@ CEILINGS: Final = {
     "api": (44, 4_920),
     "checkpoint": (21, 2_550),
     "cli": (60, 5_200),
-    "client": (6, 600),
-    "cluster": (159, 15_175),
+    "client": (6, 605),
+    "cluster": (161, 15_500),
     "common": (21, 150),
     "connectors": (57, 5_950),
     "core": (60, 5_600),
     "datastream": (40, 400),
     "functions": (29, 3_010),
-    "gateways": (14, 1_050),
+    "gateways": (14, 1_060),
     "graph": (11, 1_450),
     "headrace": (3, 60),
     "metrics": (25, 2_100),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (938, 91_500)
+WHEEL_CEILING: Final = (939, 91_700)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
