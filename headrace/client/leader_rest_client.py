@@ -4,13 +4,14 @@ Its address is looked up at the first request, and again whenever nobody takes a
 arrived is never sent a second time here: whoever asked decides. Source: Flink RestClusterClient.
 """
 
+import http
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.config import Settings
 from headrace.rest.client import RETRY_DELAY, RETRY_MAX_ATTEMPTS, RestClient, Wait
-from headrace.rest.client_errors import RestUnreachableError
+from headrace.rest.client_errors import RestRefusedError, RestUnreachableError
 from headrace.rest.connections import FoundConnection, find_connection
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ class LeaderRestClient:
                     self._forget(client)
                     if error.may_have_arrived:
                         raise
+                    reason = str(error)
+                except RestRefusedError as error:
+                    if error.status != http.HTTPStatus.SERVICE_UNAVAILABLE:
+                        raise
+                    # It does not lead any more, or not yet again, and has not done what was asked for.
+                    self._forget(client)
                     reason = str(error)
             if attempt >= self._attempts_max:
                 raise RestUnreachableError("the leader's address", reason, attempt)

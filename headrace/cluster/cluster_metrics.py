@@ -7,9 +7,9 @@ Source: Flink JobManagerMetricGroup, JobManagerJobMetricGroup, JobManagerOperato
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.core.ids import JobId
 from headrace.core.threads import spawn
 from headrace.gateways.job_metrics import JobMetrics, cluster_metrics
@@ -27,17 +27,17 @@ _PROCESS: Final = "process"
 
 
 class ClusterMetrics:
-    """One per driver. `host`: the name by which others reach it."""
+    """One per driver. `job_metrics` yields those of each job. `host`: the name by which others reach it."""
 
     def __init__(
         self,
         registry: MetricRegistry,
-        dispatcher: Dispatcher,
+        job_metrics: Callable[[], Iterator[JobMetrics]],
         resource_manager: ResourceManagerGateway,
         host: str,
     ) -> None:
         self._registry: Final = registry
-        self._dispatcher: Final = dispatcher
+        self._job_metrics: Final = job_metrics
         self._resource_manager: Final = resource_manager
         self._variables: Final = {"host": host}
         self._cluster: dict[str, float] = {}
@@ -79,7 +79,7 @@ class ClusterMetrics:
 
     def refresh_jobs(self) -> int:
         """Take down how the jobs stand, for the last time where one has ended; return how many have not."""
-        jobs = list(self._dispatcher.job_metrics())
+        jobs = list(self._job_metrics())
         listed = {job.job_id for job in jobs}
         for job in jobs:
             if job.job_id not in self._ended:

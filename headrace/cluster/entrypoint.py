@@ -9,7 +9,6 @@ import functools
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,15 +16,17 @@ from typing import Any, Final, TypeVar
 from headrace.cluster.blob.blob_client import prepare, upload_blobs
 from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.cluster_metrics import ClusterMetrics
-from headrace.cluster.dispatcher.dispatcher import BatchJobMasters, Dispatcher
+from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.cluster.dispatcher.dispatcher_runner import DispatcherRunner, Replacements
+from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
+from headrace.cluster.dispatcher.job_leader import BatchJobMasters
 from headrace.cluster.dispatcher.stored_jobs import StoredJobs
 from headrace.cluster.high_availability.high_availability_services import (
     HighAvailabilityServices,
     open_high_availability,
 )
 from headrace.cluster.high_availability.leader_election_service import (
-    LeaderElectionService,
-    LeadershipLostError,
+    Leadership,
     OnStandby,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
@@ -39,7 +40,7 @@ from headrace.cluster.leadership import (
 )
 from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver, WorkerHost
-from headrace.cluster.resource_manager.options import REPLACEMENT_WINDOW, REPLACEMENTS_MAX
+from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.shuffle_master import ShuffleMasterContext
@@ -112,11 +113,12 @@ class Cluster:
     Where the ResourceManager fails, another one follows it: TaskManagers and JobMasters find it, and no task notices.
     Where it fails again and again, or another one of the four fails, the cluster fails: jobs end with the cause and
     none is taken any more. What still runs answers questions until the owner closes the cluster.
+    With high availability the Dispatcher is followed as well.
 
     `registry` has the reporters of the driver, if there are any; the cluster starts them. `host` is told with metrics.
 
     With `high_availability`, whose leadership was granted, jobs do not end with the cluster: where it fails, ends, or
-    does not lead any more, the next leader goes on with them.
+    does not lead any more, the next leader goes on with them, which may be this cluster once it leads again.
     """
 
     def __init__(
@@ -162,7 +164,7 @@ class Cluster:
         self._leader_election: Final = EmbeddedLeaderElection(rpc_service.random)
         self._run_blocking: Final = run_blocking
         self._worker_host: Final = WorkerHost(driver, worker_name)
-        self._replaced_ms: Final[deque[float]] = deque()
+        self._replacements: Final = Replacements(REPLACEMENTS_MAX, settings, clock)
         self.leaders: Final = LeaderDirectory(rpc_service)
         self.resource_manager = self._create_resource_manager()
         """The one that leads."""
@@ -170,36 +172,19 @@ class Cluster:
             ResourceManagerGateway
         )
         """The way to whichever leads when it is called."""
-        self.dispatcher: Final = Dispatcher(
-            rpc_service,
-            self._leader_election.grant(DISPATCHER, DispatcherId),
-            JobManagerSharedServices(
-                leader_retrieval_address=self.leaders.address,
-                coordinator_factories=coordinator_factories,
-                blob_server=blob_server,
-                shuffle_master=self._shuffle_master,
-                run_blocking=run_blocking,
-                report_span=self._registry.report_span if self._registry.is_read else None,
-                fence=always_leads if ha is None else ha.election.validate,
-            ),
-            leader_election=self._leader_election,
-            on_shut_down=on_shut_down,
-            on_job_ended=on_job_ended,
-            batch_job_masters=batch_job_masters,
-            stored_jobs=None
-            if ha is None
-            else StoredJobs(
-                ha,
-                blob_server,
-                settings,
-                clock,
-                random,
-                run_blocking,
-            ),
+        self._archive: Final = JobArchive(ArchiveLimits.from_settings(settings), clock)
+        self._coordinator_factories: Final = coordinator_factories
+        self._blob_server_gateway: Final = blob_server
+        self._on_job_ended: Final = on_job_ended
+        self._batch_job_masters: Final = batch_job_masters
+        self._dispatchers: Final = DispatcherRunner(
+            rpc_service, None if ha is None else ha.election, self._create_dispatcher, self.failed
         )
+        self.dispatcher_gateway: Final = self._dispatchers.gateway
+        """The way to whichever leads when it is called. NotLeadingError while none does."""
         self._metrics: Final = ClusterMetrics(
             self._registry,
-            self.dispatcher,
+            lambda: self.dispatcher.job_metrics(),
             self.resource_manager_gateway,
             host,
         )
@@ -210,12 +195,59 @@ class Cluster:
 
     def start(self) -> None:
         """Begin to serve."""
-        for endpoint in (self.leaders, self.blob_server, self.resource_manager, self.dispatcher):
+        for endpoint in (self.leaders, self.blob_server, self.resource_manager):
             self._start(endpoint)
+        self._dispatchers.start()
         self._registry.start()
         self._metrics.start()
-        if self._high_availability is not None:
-            self._watch_leadership(self._high_availability.election)
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The one that leads, or led last."""
+        return self._dispatchers.dispatcher
+
+    def _create_dispatcher(
+        self,
+        leadership: Leadership | None,
+        *,
+        on_leaving: Callable[[], None],
+        is_followed: Callable[[], bool],
+    ) -> Dispatcher:
+        rpc_service, ha = self._rpc_service, self._high_availability
+        settings, clock, random = rpc_service.settings, rpc_service.clock, rpc_service.random
+        stored_jobs = None
+        if ha is not None:
+            assert leadership is not None, "a cluster is made once its process leads"
+            stored_jobs = StoredJobs(
+                ha,
+                leadership,
+                self._blob_server_gateway,
+                settings,
+                clock,
+                random,
+                self._run_blocking,
+            )
+        return Dispatcher(
+            rpc_service,
+            self._leader_election.grant(DISPATCHER, DispatcherId),
+            JobManagerSharedServices(
+                leader_retrieval_address=self.leaders.address,
+                coordinator_factories=self._coordinator_factories,
+                blob_server=self._blob_server_gateway,
+                shuffle_master=self._shuffle_master,
+                run_blocking=self._run_blocking,
+                report_span=self._registry.report_span if self._registry.is_read else None,
+                fence=always_leads if leadership is None else leadership.validate,
+            ),
+            leader_election=self._leader_election,
+            archive=self._archive,
+            on_shut_down=self._on_shut_down,
+            on_leaving=on_leaving,
+            is_followed=is_followed,
+            on_job_ended=self._on_job_ended,
+            batch_job_masters=self._batch_job_masters,
+            stored_jobs=stored_jobs,
+        )
 
     def _start(self, endpoint: RpcEndpoint) -> None:
         endpoint.termination.add_done_callback(functools.partial(self._ended, endpoint))
@@ -231,21 +263,10 @@ class Cluster:
         if self._high_availability is not None:
             self._high_availability.close()
 
-    def _watch_leadership(self, election: LeaderElectionService) -> None:
-        if self._is_closing or self.failure is not None:
-            return
-        try:
-            election.validate()
-        except LeadershipLostError as error:
-            self._fail(error)
-        else:
-            self._rpc_service.loop.call_later(
-                election.retry_period_ms / 1000, self._watch_leadership, election
-            )
-
     async def leave_host(self, error: BaseException) -> None:
         """The host is about to go: fail all jobs with `error`, then stop all workers; questions are answered still."""
         self._is_closing = True
+        self._dispatchers.stop_following()
         await self.dispatcher.fail_all_jobs_and_wait(error)
         await self.resource_manager.shut_down()
         await self._worker_host.close()
@@ -253,6 +274,7 @@ class Cluster:
     async def close(self) -> None:
         """Cancel all jobs, then stop all workers. What does not end in order keeps nothing else from its end."""
         self._is_closing = True
+        self._dispatchers.stop_following()
         await self._metrics.close()
         for end in (
             self.dispatcher.close,
@@ -304,24 +326,14 @@ class Cluster:
         return resource_manager
 
     def _may_replace(self) -> bool:
-        settings, clock = self._rpc_service.settings, self._rpc_service.clock
-        oldest_ms = clock.monotonic_ms() - settings.duration_ms(REPLACEMENT_WINDOW)
-        while self._replaced_ms and self._replaced_ms[0] <= oldest_ms:
-            self._replaced_ms.popleft()
-        is_led = not self._is_closing and self.failure is None
-        return is_led and len(self._replaced_ms) < settings.get_option(REPLACEMENTS_MAX)
+        return not self._is_closing and self.failure is None and self._replacements.are_left
 
     def _replace_resource_manager(self, cause: BaseException) -> None:
         """Let another one follow. The one before has ended whole: none of its calls is under way any more."""
-        settings = self._rpc_service.settings
-        self._replaced_ms.append(self._rpc_service.clock.monotonic_ms())
         _LOG.error(
-            "%s; another one follows it, and all tasks go on: no. %d of at most %d within %g s ('%s')",
+            "%s; another one follows it, and all tasks go on: %s",
             EndpointFailedError(self.resource_manager.address, cause),
-            len(self._replaced_ms),
-            settings.get_option(REPLACEMENTS_MAX),
-            settings.duration_ms(REPLACEMENT_WINDOW) / 1000,
-            REPLACEMENTS_MAX.key,
+            self._replacements.count(),
         )
         self.resource_manager = self._create_resource_manager()
         redirect(
@@ -339,6 +351,7 @@ class Cluster:
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
+        self._dispatchers.stop_following()
         _LOG.critical("%s", error)
         self.dispatcher.fail(error)
         self._on_shut_down()
@@ -385,10 +398,8 @@ class ClusterHandle:
         control.on_fatal_error = rpc_service.fatal_error
         self.loop: Final[asyncio.AbstractEventLoop] = control.loop
         self.leader_retrieval_address: Final = cluster.leaders.address
-        self.dispatcher_address: Final = cluster.dispatcher.address
-        self.dispatcher_id: Final = cluster.dispatcher.fencing_token
         self.dispatcher: Final[DispatcherGateway] = with_timeout(
-            cluster.dispatcher.self_gateway(DispatcherGateway), NO_TIMEOUT_MS
+            cluster.dispatcher_gateway, NO_TIMEOUT_MS
         )
         self.blob_server: Final[BlobServerGateway] = cluster.blob_server.self_gateway(
             BlobServerGateway

@@ -55,7 +55,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- checkpoint.errors: CheckpointError, StateReadError
 +- state_processor.errors: StateProcessorError
 +- gateways.errors: BlobError, CheckpointFailedError, ClusterShutDownError, CoordinatorBusyError
-+- gateways.errors: DuplicateJobSubmissionError
++- gateways.errors: DuplicateJobSubmissionError, NotLeadingError
 +- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
 +- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
 +- rest.client_errors: RestError

@@ -3,6 +3,7 @@
 HeadraceError
 +- DuplicateJobSubmissionError    the Dispatcher has a job of this id
 +- ClusterShutDownError           it takes none any more
++- NotLeadingError                this process does not lead its cluster now
 +- UnknownJobError                the Dispatcher has none
 +- JobAlreadyEndedError           it has ended otherwise and cannot be cancelled
 +- NothingCollectedError          the operator is no collect sink of the job
@@ -47,6 +48,16 @@ class ClusterShutDownError(HeadraceError):
 
     def __init__(self) -> None:
         super().__init__("a client has ended this cluster: start the program again for another one")
+
+
+class NotLeadingError(HeadraceError):
+    """This process does not lead its cluster at the moment: ask who does, or this one a little later."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"this process answers for no jobs now: {reason}")
+        self.reason = reason
 
 
 class UnknownJobError(HeadraceError):

@@ -25,6 +25,7 @@ from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
     NothingCollectedError,
+    NotLeadingError,
     UnknownJobError,
     UnknownOperatorError,
 )
@@ -273,6 +274,9 @@ def _error_answer(error: BaseException, *, is_message: bool) -> Response:
     answer = _json_error(error)
     # What a handler said of an error is for people; its cause is the error.
     said = error.__cause__ if isinstance(error, HandlerError) else error
+    if isinstance(said, NotLeadingError):
+        # Whoever asks here may ask again, or ask the leader; clients look at the status alone.
+        return _errors(503, str(said))
     if is_message and isinstance(said, HeadraceError):
         body = msgspec.msgpack.encode(encode_error(said))
         return Response(body, answer.status_code, media_type=MESSAGE)

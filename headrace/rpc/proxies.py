@@ -73,6 +73,8 @@ class Recipient:
 
     target: RpcAddress
     token: FencingToken | None
+    refusal: Callable[[], Exception] | None = None
+    """Makes the error of asks while there is nobody to send them to."""
 
 
 def create_proxy(
@@ -97,6 +99,16 @@ def redirect(gateway: object, address: str, fencing_token: FencingToken | None) 
     """Send the calls that come from now on, also of copies with other timeouts, to the next leader; on the loop."""
     recipient = GatewayProxy.recipient_of(_as_proxy(gateway))
     recipient.target, recipient.token = parse_address(address), fencing_token
+    recipient.refusal = None
+
+
+def refuse(gateway: object, refusal: Callable[[], Exception]) -> None:
+    """Let calls that come from now on, also of copies with other timeouts, fail until `redirect`; on the loop."""
+    GatewayProxy.recipient_of(_as_proxy(gateway)).refusal = refusal
+
+
+async def _refused(refusal: Callable[[], Exception]) -> Any:
+    raise refusal()
 
 
 def _as_proxy(gateway: object) -> GatewayProxy:
@@ -115,6 +127,8 @@ def _proxy_class(gateway_type: type) -> type[GatewayProxy]:
 def _asking(method: MethodContract) -> Callable[..., Coroutine[Any, Any, Any]]:
     def ask(self: Any, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         recipient: Recipient = self._recipient
+        if recipient.refusal is not None:
+            return _refused(recipient.refusal)
         return self._caller.ask(
             recipient.target,
             method,

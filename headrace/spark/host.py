@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +33,12 @@ from headrace.core.process.log_files import JOB_MANAGER, named_log_folder, priva
 from headrace.core.process.log_options import LOG_DIR
 from headrace.core.process.logger_tap import HEADRACE_TAP
 from headrace.core.process.process_log import ProcessLog
-from headrace.core.process.process_memory import PROCESS_MEMORY, is_memory_total_set
+from headrace.core.process.process_memory import (
+    PROCESS_MEMORY,
+    PROCESSES_PER_HOST,
+    container_memory_bytes,
+    is_memory_total_set,
+)
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import (
     cluster_identity,
@@ -60,7 +65,7 @@ from headrace.spark.session.program_sessions import asked_of_session, refuse_uno
 from headrace.spark.session.python_files import ShippedFiles, ship
 from headrace.spark.session.session import HostSession, before_stop, host_session
 from headrace.spark.session.session_configuration import LOOPBACK, driver_addresses
-from headrace.spark.workers.resource_driver import SparkResourceDriver
+from headrace.spark.workers.resource_driver import KEPT_FREE_COUNT, SparkResourceDriver
 from headrace.spark.workers.worker import WorkerSpec, run_worker
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_output import OutputPipe, StandardOutput
@@ -144,7 +149,7 @@ class SparkHost:
         self.master = conf["spark.master"]
         refuse_missing_image(conf)
         self._kind: MasterKind = parse_master(self.master, os.cpu_count() or 1)
-        self._worker_settings = _worker_settings(settings, conf)
+        self._worker_settings = _worker_settings(settings, conf, self._kind)
         self.sizes: Final = WorkerSizes(self._worker_settings, conf, self._kind)
         if not self._kind.is_single_process:
             refuse_unknown_resources(settings, conf)
@@ -431,13 +436,39 @@ def refuse_unknown_resources(settings: Settings, conf: Mapping[str, str]) -> Non
             )
 
 
-def _worker_settings(settings: Settings, conf: Mapping[str, str]) -> Settings:
+def _worker_settings(settings: Settings, conf: Mapping[str, str], kind: MasterKind) -> Settings:
     """Return the settings of TaskManagers: `settings`, and the memory that Spark or they let each of them have."""
     memory_bytes, own = worker_memory_bytes(conf), settings.get_option(PROCESS_MEMORY)
     if own is not None:
         # Each has a process of its own here, which ends by name rather than by the kernel's choice.
         limit = settings.get(MEMORY_LIMIT.key, str(own))
         return settings.with_values({MEMORY_LIMIT.key: limit})
-    if memory_bytes is None or is_memory_total_set(settings):
+    if is_memory_total_set(settings):
         return settings
+    if memory_bytes is None:
+        return _with_share_of_host(settings, kind)
     return settings.with_values({PROCESS_MEMORY.key: str(memory_bytes)})
+
+
+def _with_share_of_host(settings: Settings, kind: MasterKind) -> Settings:
+    """Divide the memory of this host among the TaskManagers that may run on it, where their number is known."""
+    count = task_managers_at_most(kind, settings.get_option(CPU_CORES))
+    if count <= 1 or settings.is_set(PROCESSES_PER_HOST):
+        return settings
+    _LOG.info(
+        "each of the up to %d TaskManagers of this host counts on %d mb of its memory: %s sets another size",
+        count,
+        container_memory_bytes() // count >> 20,
+        PROCESS_MEMORY.key,
+    )
+    return settings.with_values({PROCESSES_PER_HOST.key: str(count)})
+
+
+def task_managers_at_most(kind: MasterKind, cpu_cores: float) -> int:
+    """Return the number of TaskManagers that Spark has room for on this host; 0 where other hosts run some."""
+    if kind.is_single_process:
+        return (kind.thread_count or 0) - KEPT_FREE_COUNT
+    if not kind.is_local:
+        return 0
+    per_executor = (kind.cores_per_executor or 0) // max(1, ceil(cpu_cores))
+    return (kind.executor_count or 0) * per_executor - KEPT_FREE_COUNT

@@ -30,7 +30,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.blob_server import BlobServerGateway
-from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.errors import JobAlreadyEndedError
 from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
 from headrace.graph.job_graph import JobGraph
@@ -252,9 +252,7 @@ class SimulatedCluster:
             run_blocking=_run_at_once,
             high_availability=high_availability,
         )
-        self.dispatcher: Final = with_timeout(
-            self.cluster.dispatcher.self_gateway(DispatcherGateway), NO_TIMEOUT_MS
-        )
+        self.dispatcher: Final = with_timeout(self.cluster.dispatcher_gateway, NO_TIMEOUT_MS)
         self.cluster.start()
 
     def later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:

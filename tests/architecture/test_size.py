@@ -13,8 +13,8 @@ CEILINGS: Final = {
     "api": (44, 4_920),
     "checkpoint": (21, 2_550),
     "cli": (60, 5_200),
-    "client": (6, 600),
-    "cluster": (159, 15_175),
+    "client": (6, 605),
+    "cluster": (161, 15_500),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (60, 5_600),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (941, 91_800)
+WHEEL_CEILING: Final = (943, 92_200)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -22,6 +22,7 @@ from testkit.simulation.simulated_job import (
     forget_output,
     output_of,
 )
+from tests.simulation.failures import WAYS
 from tests.simulation.scenario import SETTINGS
 from tests.simulation.seeds import seeds
 
@@ -34,22 +35,6 @@ RESTARTS: Final = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "1000",
     "restart-strategy.fixed-delay.delay": "100 ms",
-}
-
-
-def bug() -> None:
-    raise LookupError("a bug in the control plane")
-
-
-async def failing_task() -> None:
-    bug()
-
-
-WAYS: Final[dict[str, Callable[[RpcEndpoint], object]]] = {
-    "an action": lambda endpoint: endpoint.run_async(bug),
-    "a timer": lambda endpoint: endpoint.schedule_run_async(1, bug),
-    "a task": lambda endpoint: endpoint.spawn(failing_task(), "a task"),
-    "its end": lambda endpoint: endpoint.close_async(),
 }
 
 

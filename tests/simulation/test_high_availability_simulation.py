@@ -1,7 +1,8 @@
-"""Drivers of one cluster that die and freeze at moments drawn from the seed: at most one leads, and no row is lost.
+"""Drivers of one cluster that die, freeze, lose their disk or their Dispatcher at moments drawn from the seed.
 
-Each driver is a simulation of its own, with a clock that shows another time and runs at another rate; all they share is
-a folder. Output is committed to files, so that what a former leader still does would be seen there.
+At most one leads, no row is lost, and a driver that has lost the leadership may lead again. Each driver is a simulation
+of its own, with a clock that shows another time and runs at another rate; all they share is a folder. Output is
+committed to files, so that what a former leader still does would be seen there.
 """
 
 import random
@@ -23,17 +24,21 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.types.type_info import Types
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.functions.watermarks import WatermarkStrategy
+from headrace.gateways.errors import NotLeadingError, UnknownJobError
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
+from headrace.rpc.errors import RecipientUnreachableError
 from testkit.simulation.simulated_cluster import SimulatedCluster, failure_note
 from testkit.simulation.simulated_job import PacedSource
 from tests.integration.programs.committed_lines import committed_lines
+from tests.simulation.failures import WAYS
 from tests.simulation.scenario import SETTINGS
 from tests.simulation.seeds import seeds
 
 COUNT: Final = 1_000
 TICK_MS: Final = 100
-END_MS: Final = 240_000
+END_MS: Final = 400_000
+NEVER_MS: Final = 10**9
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -53,7 +58,10 @@ def settings_of(folder: Path) -> dict[str, str]:
 
 
 class Driver:
-    """A standby until it leads, and a cluster from then on. `sleeps_until_ms` is true time."""
+    """A standby until it leads, and a cluster from then on; as a standby again, it keeps its TaskManagers.
+
+    `sleeps_until_ms` and `stalls_until_ms`, until which no renewal comes through, are true time.
+    """
 
     def __init__(self, folder: Path, seed: int, drawn: random.Random) -> None:
         self._settings: Final = settings_of(folder)
@@ -65,6 +73,8 @@ class Driver:
         )
         self._due_ms = 0.0
         self.sleeps_until_ms = 0.0
+        self.stalls_until_ms = 0.0
+        self._true_ms = 0.0
         self.cluster: SimulatedCluster | None = None
 
     @property
@@ -75,7 +85,18 @@ class Driver:
             return False
         return True
 
+    @property
+    def is_served(self) -> bool:
+        """Whether clients find a Dispatcher here."""
+        assert self.cluster is not None
+        try:
+            self.cluster.loop.run_until(self.cluster.dispatcher.list_jobs())
+        except (NotLeadingError, RecipientUnreachableError):
+            return False
+        return True
+
     def run(self, true_ms: float) -> None:
+        self._true_ms = true_ms
         duration_ms = TICK_MS * self._rate
         if true_ms < self.sleeps_until_ms:
             self._clock.advance_ms(duration_ms)
@@ -100,8 +121,8 @@ class Driver:
 
     def _renew(self) -> None:
         assert self.cluster is not None
-        if self.leads:
-            self.cluster.later(self._services.election.step(), self._renew)
+        is_stalled = self._true_ms < self.stalls_until_ms
+        self.cluster.later(TICK_MS if is_stalled else self._services.election.step(), self._renew)
 
     def close(self) -> None:
         if self.cluster is not None:
@@ -138,7 +159,8 @@ class World:
         """The one that leads and is awake, which may be another one than before."""
         while True:
             leader = self.leader()
-            if leader is not None and leader.cluster and leader.sleeps_until_ms <= self.now_ms:
+            is_awake = leader is not None and leader.sleeps_until_ms <= self.now_ms
+            if leader is not None and is_awake and leader.cluster and leader.is_served:
                 return leader
             assert self.now_ms < END_MS, self._note("nobody leads")
             self.tick()
@@ -148,10 +170,16 @@ class World:
         while True:
             cluster = self.await_leader().cluster
             assert cluster is not None
-            status = cluster.loop.run_until(cluster.dispatcher.request_job_status(job_id))
-            if status.is_globally_terminal_state():
-                return status
-            assert self.now_ms < END_MS, self._note(f"the job does not end: {status}")
+            try:
+                status = cluster.loop.run_until(cluster.dispatcher.request_job_status(job_id))
+                if status.is_globally_terminal_state():
+                    return status
+            except UnknownJobError:
+                # It ended under an earlier leader, and nothing is left of it: its output says how.
+                return JobStatus.FINISHED
+            except (NotLeadingError, RecipientUnreachableError):
+                pass
+            assert self.now_ms < END_MS, self._note("the job does not end")
             self.run_for(1_000)
 
 
@@ -166,7 +194,20 @@ def numbers_job(job_id: JobId, target: Path) -> JobGraph:
     return generate_job_graph(env.get_stream_graph("numbers"), job_id, settings)
 
 
-def test_every_row_comes_out_once_whichever_drivers_die_and_freeze(
+def disturb(leader: Driver, drawn: random.Random, now_ms: int) -> None:
+    """Let something happen to the leader that costs it the leadership, or its Dispatcher."""
+    duration_ms = drawn.choice([8_000, 15_000, 30_000])
+    match drawn.randrange(3):
+        case 0:
+            leader.sleeps_until_ms = now_ms + duration_ms
+        case 1:
+            leader.stalls_until_ms = now_ms + duration_ms
+        case _:
+            assert leader.cluster is not None
+            drawn.choice(list(WAYS.values()))(leader.cluster.cluster.dispatcher)
+
+
+def test_every_row_comes_out_once_whatever_happens_to_drivers(
     failover_seed: int, tmp_path: Path
 ) -> None:
     note, world = failure_note(failover_seed), World(tmp_path, failover_seed)
@@ -175,24 +216,57 @@ def test_every_row_comes_out_once_whichever_drivers_die_and_freeze(
     job_id = JobId.generate(drawn)
     assert first.cluster is not None
     first.cluster.submit(numbers_job(job_id, tmp_path / "lines"))
-    sleepers: list[Driver] = []
-    # The first dies, or freezes for longer than its lease, as may the second; somebody is left.
-    for _ in range(drawn.choice([1, 2])):
+    may_die = drawn.random() < 0.5
+    for _ in range(drawn.choice([1, 2, 4])):
         world.run_for(drawn.uniform(0, 12_000))
-        victim = world.await_leader()
-        victim.sleeps_until_ms = world.now_ms + drawn.choice([8_000, 15_000, 10**9])
-        sleepers.append(victim)
+        leader = world.await_leader()
+        if may_die and drawn.random() < 0.3:
+            # One at most, so that somebody is left.
+            leader.sleeps_until_ms, may_die = NEVER_MS, False
+        else:
+            disturb(leader, drawn, world.now_ms)
     status = world.await_end(job_id)
-    world.run_for(20_000)
+    world.run_for(40_000)
     assert status is JobStatus.FINISHED, note("the job did not finish")
     expected = Counter(str(number) for number in range(COUNT))
     assert committed_lines(tmp_path / "lines") == expected, note("rows are missing, or twice there")
-    for driver in sleepers:
-        if driver.sleeps_until_ms < 10**9:
-            assert driver.cluster is not None
-            failure = driver.cluster.cluster.failure
-            assert isinstance(failure, LeadershipLostError), note("it has not noticed")
+    for driver in world.drivers:
+        if driver.cluster is not None and driver.sleeps_until_ms < NEVER_MS:
+            assert driver.cluster.cluster.failure is None, note("its process would end")
+            assert driver.is_served is driver.leads, note("it has not noticed")
+            assert driver.cluster.leaks() == [], note("tasks of a leadership are left")
     left = [path for path in (tmp_path / "ha").rglob("*") if job_id.hex() in path.as_posix()]
     assert left == [], note("not all of the job was forgotten")
     for driver in world.drivers:
         driver.close()
+
+
+def test_a_driver_without_rivals_leads_again_and_its_task_managers_go_on(tmp_path: Path) -> None:
+    drawn = random.Random(1)
+    driver = Driver(tmp_path, 1, drawn)
+    now_ms = 0
+
+    def run_for(duration_ms: int) -> None:
+        nonlocal now_ms
+        end_ms = now_ms + duration_ms
+        while now_ms < end_ms:
+            driver.run(now_ms)
+            now_ms += TICK_MS
+
+    run_for(1_000)
+    cluster = driver.cluster
+    assert cluster is not None
+    job_id = JobId.generate(drawn)
+    cluster.submit(numbers_job(job_id, tmp_path / "lines"))
+    run_for(20_000)
+    workers = [worker.worker_id for worker in cluster.driver.live_workers()]
+    driver.stalls_until_ms = now_ms + 8_000
+    run_for(6_000)
+    assert not driver.is_served
+    run_for(250_000)
+    assert (
+        cluster.loop.run_until(cluster.dispatcher.request_job_status(job_id)) is JobStatus.FINISHED
+    )
+    assert committed_lines(tmp_path / "lines") == Counter(str(number) for number in range(COUNT))
+    assert list(cluster.driver.workers) == workers, "no other TaskManager was asked for"
+    driver.close()

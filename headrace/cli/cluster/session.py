@@ -9,7 +9,6 @@ from headrace.api.client.program_end import (
     ignore_termination,
 )
 from headrace.cli.cluster.standby import StandbyFile
-from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
 from headrace.spark.session_cluster import SessionCluster
@@ -21,7 +20,7 @@ def serve_session(
     log_folder: Path | None,
     on_ready: Callable[[SessionCluster], None],
     create: Callable[[Settings, str, Path | None], SessionCluster] = SessionCluster,
-    on_standby: OnStandby | None = None,
+    on_standby: Callable[[LeaderRecord], None] | None = None,
 ) -> int:
     """Be a session until a client stops it, or SIGTERM or Ctrl-C comes; return the exit code, which is 0 then.
 
@@ -32,7 +31,10 @@ def serve_session(
     cluster = create(settings, name, log_folder)
     file = StandbyFile(name)
 
-    def stands_by(leader: LeaderRecord) -> None:
+    def stands_by(leader: LeaderRecord | None) -> None:
+        if leader is None:
+            file.remove()
+            return
         file.write(leader)
         if on_standby is not None:
             on_standby(leader)

@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.client_heartbeats import ClientHeartbeats
-from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
+from headrace.cluster.dispatcher.job_archive import ArchivedJob, JobArchive
+from headrace.cluster.dispatcher.job_leader import BatchJobMasters, JobLeader
 from headrace.cluster.dispatcher.lost_job import archive_lost_job, archive_of_result
 from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
 from headrace.cluster.dispatcher.stored_jobs import EndedUnderEarlierLeader, StoredJobs
@@ -33,6 +34,7 @@ from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
     NothingCollectedError,
+    NotLeadingError,
     UnknownJobError,
 )
 from headrace.gateways.job_master import (
@@ -74,34 +76,6 @@ SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
 )
 
 
-class JobLeader(Protocol):
-    """A job's JobMaster as the Dispatcher has it, on its own thread: see JobMaster."""
-
-    @property
-    def address(self) -> str: ...
-    @property
-    def termination(self) -> asyncio.Future[None]: ...
-    @property
-    def status(self) -> JobStatus: ...
-    @property
-    def overview(self) -> JobOverview: ...
-    @property
-    def metrics(self) -> JobMetrics: ...
-    def self_gateway(self, gateway_type: type[T], /) -> T: ...
-    def start(self) -> None: ...
-    def close_async(self) -> asyncio.Future[None]: ...
-    async def close(self) -> None: ...
-    def cancel_by_dispatcher(self) -> None: ...
-    def fail_for_good(self, error: BaseException, /) -> None: ...
-    def on_fatal_error(self, error: BaseException, /) -> None: ...
-
-
-BatchJobMasters = Callable[
-    [RpcService, JobMasterId, JobGraph, Callable[[ArchivedJob], None]], JobLeader
-]
-"""Makes the JobMaster of a job in BATCH mode, from what that of another job is made from; ProgramError."""
-
-
 @dataclass(frozen=True)
 class _RunningJob:
     """A job that has not ended, and when it was submitted (wall clock). `ended` is completed with its result."""
@@ -119,7 +93,9 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     `batch_job_masters` makes the JobMasters of jobs in BATCH mode, where there is a Spark for them.
 
     `on_job_ended` is told all about each job that has ended. With `stored_jobs` it goes on with the jobs of the leader
-    before it, and leaves its own to the next one unless a client ends the cluster.
+    before it, and leaves its own to the next one unless a client ends the cluster: `on_leaving` hears of it before.
+    `archive` remembers ended jobs, also those of Dispatchers before. `is_followed`: whether another Dispatcher follows
+    where this one fails; else the process is told.
     """
 
     def __init__(
@@ -129,7 +105,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         services: JobManagerSharedServices,
         *,
         leader_election: LeaderElection,
+        archive: JobArchive,
         on_shut_down: Callable[[], None],
+        on_leaving: Callable[[], None] = lambda: None,
+        is_followed: Callable[[], bool] = lambda: False,
         on_job_ended: OnJobEnded | None = None,
         stored_jobs: StoredJobs | None = None,
         batch_job_masters: BatchJobMasters | None = None,
@@ -140,6 +119,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._batch_job_masters: Final = batch_job_masters
         self._submitting: Final[set[JobId]] = set()
         self._is_shutting_down = False
+        self._has_left = False
         # Ends of JobMasters whose jobs are left to the next leader, and jobs that are being forgotten.
         self._left: Final[list[asyncio.Future[None]]] = []
         self._forgetting: Final[set[asyncio.Task[None]]] = set()
@@ -149,15 +129,24 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._on_job_ended: Final = on_job_ended
         self._jobs: dict[JobId, _RunningJob] = {}
         self._clients: Final = ClientHeartbeats(self, self._client_gone)
-        self._archive: Final = JobArchive(ArchiveLimits.from_settings(self.settings), self.clock)
+        self._archive: Final = archive
+        self._on_leaving: Final = on_leaving
+        self._is_followed: Final = is_followed
         self._failure: BaseException | None = None
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """The cluster fails, and this endpoint still says what became of the jobs until its owner closes it."""
-        self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
+        """Leave the jobs to the Dispatcher that follows.
+
+        Where none does, the cluster fails, and this endpoint says what became of the jobs until its owner closes it.
+        """
+        if self._is_followed():
+            super().on_fatal_error(error)
+        else:
+            self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
 
     async def on_start(self) -> None:
         """Go on with what the leader before this one has left. No client is heard before."""
+        self.schedule_run_async(self._archive.expiration_ms, self._archive.forget_expired)
         if self._stored is None:
             return
         recovered = await self._stored.recover()
@@ -267,7 +256,13 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     def _release_blobs(self, graph: JobGraph) -> None:
         """Release the blobs of a job that has no JobMaster to do so."""
         if blob_keys(graph):
-            self.spawn(release_blobs(graph, self._services.blob_server), "release blobs")
+            self._forget(release_blobs(graph, self._services.blob_server), "release blobs")
+
+    def _forget(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Spawn work that the end of this Dispatcher waits for a little."""
+        forgetting = self.spawn(work, name)
+        self._forgetting.add(forgetting)
+        forgetting.add_done_callback(self._forgetting.discard)
 
     async def request_blob_server_address(self) -> str:
         return gateway_address(self._services.blob_server)
@@ -334,7 +329,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def request_job_status(self, job_id: JobId) -> JobStatus:
         status = self._status_of(job_id)
         if status is None:
-            raise UnknownJobError(str(job_id))
+            raise self._unknown(job_id)
         return status
 
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
@@ -488,6 +483,8 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     def _leave_jobs(self) -> None:
         """End the JobMasters of all jobs, whose checkpoints and graphs stay: the next leader goes on with them."""
+        self._on_leaving()
+        self._has_left = True
         jobs = list(self._jobs.items())
         self._jobs.clear()
         now_ms = self.clock.now_ms()
@@ -497,6 +494,8 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
                 name, runtime_ms = job.graph.name, now_ms - job.submitted_ms
                 job.ended.set_result(JobResult(job_id, name, JobStatus.SUSPENDED, runtime_ms, {}))
             self._left.append(job.job_master.close_async())
+            # The next leader may be another process, which deletes its own copies only.
+            self._release_blobs(job.graph)
 
     async def _await_ends(self) -> None:
         await self._wait_a_while([*(job.ended for job in self._jobs.values()), *self._left])
@@ -520,8 +519,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     def _archived(self, job_id: JobId) -> ArchivedJob:
         archived = self._archive.find(job_id)
         if archived is None:
-            raise UnknownJobError(str(job_id))
+            raise self._unknown(job_id)
         return archived
+
+    def _unknown(self, job_id: JobId) -> Exception:
+        """Return the error for a job that is not here: any more, where jobs were left to the next leader."""
+        if self._has_left:
+            return NotLeadingError("its jobs are left to the next leader")
+        return UnknownJobError(str(job_id))
 
     def _job_ended(self, archived: ArchivedJob) -> None:
         """Called by the JobMaster, on the same thread."""
@@ -538,9 +543,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             job.ended.set_result(archived.job.result)
         job.job_master.close_async()
         if self._stored is not None:
-            forgetting = self.spawn(self._stored.clean_up(job_id), f"forget job {job_id}")
-            self._forgetting.add(forgetting)
-            forgetting.add_done_callback(self._forgetting.discard)
+            self._forget(self._stored.clean_up(job_id), f"forget job {job_id}")
 
     def _tell_ended(self, job: EndedJob) -> None:
         if self._on_job_ended is None:
@@ -575,6 +578,8 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     def _archive_ended(self, ended: EndedUnderEarlierLeader) -> None:
         """Answer for a job that ended under an earlier leader, with its result, for as long as for one's own."""
         graph, submitted_ms, result = ended.stored.graph, ended.stored.submitted_ms, ended.result
+        if self._archive.find(graph.job_id) is not None:
+            return
         self._archive.add(
             archive_of_result(
                 graph, self.settings, result, submitted_ms, submitted_ms + result.net_runtime_ms

@@ -19,7 +19,10 @@ from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.high_availability.job_graph_store import StoredJobGraph
 from headrace.cluster.high_availability.job_result_store import JobResultEntry, JobResults
-from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
+from headrace.cluster.high_availability.leader_election_service import (
+    Leadership,
+    LeadershipLostError,
+)
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -59,11 +62,12 @@ class RecoveredJobs:
 
 
 class StoredJobs:
-    """One per Dispatcher. Errors of the storage are tried again for as long as this process leads."""
+    """One per Dispatcher, of one leadership. Errors of the storage are tried again for as long as that lasts."""
 
     def __init__(
         self,
         services: HighAvailabilityServices,
+        leadership: Leadership,
         blob_server: BlobServerGateway,
         settings: Settings,
         clock: Clock,
@@ -72,7 +76,7 @@ class StoredJobs:
     ) -> None:
         self._graphs: Final = services.job_graph_store
         self._results: Final = services.job_result_store
-        self._election: Final = services.election
+        self._leadership: Final = leadership
         self._services: Final = services
         self._blob_server: Final = blob_server
         self._settings: Final = settings
@@ -94,7 +98,9 @@ class StoredJobs:
     async def recover(self) -> RecoveredJobs:
         """Read what the leader before has left, and bring the blobs of the jobs that go on. RecordNotTrustedError."""
         results = await self._try_on("read the results of jobs", self._results.recover)
-        stored = await self._try_on("read the stored jobs", self._graphs.recover)
+        stored = await self._try_on(
+            "read the stored jobs", lambda: self._graphs.recover(self._leadership.epoch)
+        )
         self._ended.update({**results.clean, **results.dirty})
         jobs = [one for one in stored if one.graph.job_id not in self._ended]
         for one in jobs:
@@ -104,21 +110,23 @@ class StoredJobs:
         ended = [one for one in stored if one.graph.job_id in self._ended]
         await self._try_on("clean up ended jobs", lambda: self._clean_up_ended(results, ended))
         told = [EndedUnderEarlierLeader(one, self._ended[one.graph.job_id].result) for one in ended]
-        return RecoveredJobs(self._election.epoch, jobs, told)
+        return RecoveredJobs(self._leadership.epoch, jobs, told)
 
     async def put(self, graph: JobGraph, submitted_ms: int) -> None:
         """Store a job, after its blobs: when this returns, every later leader knows it."""
         reach(Failpoint.JOB_ACCEPTED)
-        stored = StoredJobGraph(graph, submitted_ms, self._election.epoch)
+        stored = StoredJobGraph(graph, submitted_ms, self._leadership.epoch)
         await self._run("store a job", lambda: self._graphs.put(stored))
         # Only afterwards: a successor takes its epoch and reads afterwards.
-        await self._run("see who leads", self._election.confirm)
+        await self._run("see who leads", self._leadership.confirm)
         reach(Failpoint.JOB_STORED)
 
     async def remove(self, job_id: JobId) -> None:
         """Forget a job that did not start, whose client is told so. Tried once: it may not have been stored at all."""
         try:
-            await self._run("forget a job", lambda: self._graphs.remove(job_id))
+            await self._run(
+                "forget a job", lambda: self._graphs.remove(job_id, self._leadership.epoch)
+            )
         except (CheckpointStorageError, LeadershipLostError) as error:
             _LOG.error("job %s was refused, and may start under the next leader: %s", job_id, error)
 
@@ -134,7 +142,9 @@ class StoredJobs:
         """Forget a job that has ended and whose checkpoints are deleted; or leave that to the next leader."""
         entry = self._ended[job_id]
         try:
-            await self._try_on("forget a job", lambda: self._graphs.remove(job_id))
+            await self._try_on(
+                "forget a job", lambda: self._graphs.remove(job_id, self._leadership.epoch)
+            )
             await self._try_on("mark a job clean", lambda: self._results.mark_clean(entry))
         except LeadershipLostError:
             _LOG.info("job %s, which has ended, is forgotten by the next leader", job_id)
@@ -146,7 +156,7 @@ class StoredJobs:
             entry = results.dirty.get(job_id)
             if entry is not None:
                 self._delete_checkpoints(one.graph, entry)
-            self._graphs.remove(job_id)
+            self._graphs.remove(job_id, self._leadership.epoch)
         for entry in results.dirty.values():
             self._results.mark_clean(entry)
 
@@ -166,7 +176,7 @@ class StoredJobs:
         """Run a call of the storage, unless another process may lead by now. LeadershipLostError."""
 
         def fenced() -> T:
-            self._election.validate()
+            self._leadership.validate()
             return body()
 
         return await self._run_blocking(f"high availability: {what}", fenced)

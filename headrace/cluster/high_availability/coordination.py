@@ -56,13 +56,14 @@ def open_coordination(settings: Settings, random: SeededRandom) -> Coordination:
     if kind == ZOOKEEPER:
         client = ZooKeeperClient(settings, name)
         leader = ZooKeeperLeader(client, key)
-        pointers = ZooKeeperPointers(client, leader)
-        return Coordination(leader, zookeeper_terms(settings), pointers, client.close)
+        return Coordination(
+            leader, zookeeper_terms(settings), ZooKeeperPointers(client), client.close
+        )
     if kind == KUBERNETES:
         terms = kubernetes_terms(settings)
         api = KubernetesClient(settings, name, terms.renew_deadline_ms / 2000)
         lease = KubernetesLeader(api, key, terms)
-        return Coordination(lease, terms, KubernetesPointers(api, lease), api.close)
+        return Coordination(lease, terms, KubernetesPointers(api), api.close)
     files = LeaderFiles(
         child_uri(storage_folder(settings), "leader"),
         name,

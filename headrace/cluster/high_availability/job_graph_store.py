@@ -63,7 +63,10 @@ _DECODER: Final = msgspec.msgpack.Decoder(StoredJobGraph)
 
 
 class JobGraphStore:
-    """Jobs of one cluster. CheckpointStorageError; one call at a time for each job."""
+    """Jobs of one cluster. CheckpointStorageError; one call at a time for each job.
+
+    `epoch` is the caller's term as the leader, with which a service refuses what a leader of the past changes.
+    """
 
     def __init__(
         self,
@@ -109,14 +112,14 @@ class JobGraphStore:
             replace_file(uri, content, self._token())
         if self._pointers is not None:
             pointer = seal(digest.encode(), _pointer_subject(job_id.hex()), self._key)
-            self._pointers.put(job_id, pointer)
+            self._pointers.put(stored.epoch, job_id, pointer)
 
-    def recover(self) -> list[StoredJobGraph]:
+    def recover(self, epoch: int) -> list[StoredJobGraph]:
         """Return all jobs, the oldest first, and delete what was left of submissions that never came to their end.
 
         RecordNotTrustedError where one cannot be read: no leader may go on as if that job had never been.
         """
-        digests = {} if self._pointers is None else self._digests(self._pointers)
+        digests = {} if self._pointers is None else self._digests(self._pointers, epoch)
         found: list[StoredJobGraph] = []
         for name in folders_in(self._folder):
             folder = child_uri(self._folder, name)
@@ -131,20 +134,20 @@ class JobGraphStore:
             raise RecordNotTrustedError(uri, "it is gone, and a pointer says that it is there")
         return sorted(found, key=lambda stored: (stored.submitted_ms, stored.graph.job_id))
 
-    def remove(self, job_id: JobId) -> None:
+    def remove(self, job_id: JobId, epoch: int) -> None:
         """Forget a job with its payloads, if it is there."""
         folder = self._job_folder(job_id)
         # First, so that no leader takes what is half deleted for a job.
         if self._pointers is None:
             remove_file(child_uri(folder, _GRAPH))
         else:
-            self._pointers.remove(job_id)
+            self._pointers.remove(epoch, job_id)
         remove_folder(folder)
 
-    def _digests(self, pointers: JobGraphPointers) -> dict[str, str]:
+    def _digests(self, pointers: JobGraphPointers, epoch: int) -> dict[str, str]:
         """Return the digests in pointers, by the names of the folders of their jobs."""
         found: dict[str, str] = {}
-        for name, pointer in pointers.read_all().items():
+        for name, pointer in pointers.read_all(epoch).items():
             place = f"pointer to job {name}"
             found[name] = unseal(pointer, _pointer_subject(name), self._key, place).decode()
         return found

@@ -1,12 +1,13 @@
-"""LeaderElectionService: makes this process the leader of its cluster, once, and knows whether it still leads.
+"""LeaderElectionService: makes this process the leader of its cluster, again and again, and knows whether it leads.
 
     STANDBY --nobody else leads--> LEADING --not renewed in time, or a later epoch is there--> LOST
-                                           --release--> LOST, and the next leader need not wait
+    LOST --contend_again, when all of the leadership has ended--> STANDBY
+    LEADING --close--> LOST, and the next leader need not wait
 
-A thread of its own renews the lease, so that a control thread that is busy does not lose it. `validate` needs neither
-that thread nor the place of the records: it fails in time where a renewal hangs. One leadership covers all of a
-process: Dispatcher, ResourceManager and JobMasters. A process that has lost it never contends again: it ends, and
-whoever started it may start it anew. Source: Flink DefaultLeaderElectionService.
+A thread of its own renews the lease, so that a control thread that is busy does not lose it. A Leadership is one term;
+it is lost once and for all, and the next one of the same process has a number of its own, as that of another process.
+Its `validate` needs neither that thread nor the place of the records: it fails in time where a renewal hangs. One
+leadership covers Dispatcher and JobMasters of a process. Source: Flink DefaultLeaderElectionService.
 """
 
 import logging
@@ -29,8 +30,11 @@ from headrace.core.threads import Thread, start_thread
 _LOG: Final = logging.getLogger(__name__)
 _JOIN_TIMEOUT_S: Final = 10.0
 
-OnStandby = Callable[[LeaderRecord], None]
-"""Called with the leader that this process stands by for, again whenever it is another one or serves elsewhere."""
+OnStandby = Callable[[LeaderRecord | None], None]
+"""Called with the leader that this process stands by for, again whenever it is another one or serves elsewhere.
+
+None: this process leads again.
+"""
 
 
 class LeadershipLostError(HostError):
@@ -39,14 +43,63 @@ class LeadershipLostError(HostError):
     def __init__(self, cluster: str, reason: str) -> None:
         super().__init__(
             f"this process does not lead the cluster '{cluster}' any more: {reason}; its jobs go on under the next "
-            "leader, and this process ends"
+            "leader, which may be this process again"
         )
+
+
+class Leadership:
+    """One term of this process. `epoch` is its number. Any thread may ask."""
+
+    def __init__(
+        self, records: LeaderRecords, lease: HeldLease, clock: Clock, cluster: str, late_text: str
+    ) -> None:
+        self.epoch: Final = lease.epoch
+        self.lease: Final = lease
+        self._records: Final = records
+        self._clock: Final = clock
+        self._cluster: Final = cluster
+        self._late_text: Final = late_text
+        self._loss: LeadershipLostError | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether it was found to be over; `validate` may find so at any moment."""
+        return self._loss is not None
+
+    def validate(self) -> None:
+        """Raise LeadershipLostError unless nobody else can lead at this moment; waits for nothing."""
+        if self._loss is None:
+            doubt = self._records.doubt()
+            if doubt:
+                self.lose(doubt)
+            elif not self.lease.is_valid(self._clock.monotonic_ms()):
+                self.lose(self._late_text)
+        if self._loss is not None:
+            raise self._loss
+
+    def confirm(self) -> None:
+        """Raise LeadershipLostError where a successor may have read the storage before something was written there.
+
+        Called after a write: a successor takes its epoch and reads afterwards, so that one of the two sees the other.
+        CheckpointStorageError.
+        """
+        self.validate()
+        newest = self._records.newest_epoch()
+        if newest > self.epoch:
+            self.lose(later_text(newest))
+            self.validate()
+
+    def lose(self, reason: str) -> None:
+        """End it, for good. The first reason counts."""
+        if self._loss is None:
+            self._loss = LeadershipLostError(self._cluster, reason)
+            _LOG.critical("%s", self._loss)
 
 
 class LeaderElectionService:
     """One per process. `name` tells people who this process is.
 
-    `await_leadership` comes first. `validate` may be called from any thread.
+    `await_leadership` comes first, and `contend_again` when a term is over. `leadership` may be read by any thread.
     """
 
     def __init__(
@@ -55,14 +108,16 @@ class LeaderElectionService:
         self._records: Final = records
         self._terms: Final = terms
         self._clock: Final = clock
-        self._cluster: Final = cluster
+        self.cluster: Final = cluster
         self._name: Final = name
         self._observer: Final = LeaseObserver(terms)
         self._seen: LeaderRecord | None = None
         self.on_standby: OnStandby | None = None
         # Set by the one thread that contends or renews, read by all.
-        self._lease: HeldLease | None = None
-        self._loss: LeadershipLostError | None = None
+        self._leadership: Leadership | None = None
+        self._may_contend = True
+        self.failure: BaseException | None = None
+        """The error because of which this process contends no longer."""
         self._address = ""
         self._renewals = 0
         self._should_stop: Final = threading.Event()
@@ -74,9 +129,24 @@ class LeaderElectionService:
         return self._terms.retry_period_ms
 
     @property
+    def leadership(self) -> Leadership | None:
+        """Return the newest term of this process, which may be over; None before the first one."""
+        return self._leadership
+
+    @property
     def epoch(self) -> int:
-        """Return the number of this leadership; 0 before it was granted."""
-        return 0 if self._lease is None else self._lease.epoch
+        """Return the number of the newest term; 0 before the first one."""
+        return 0 if self._leadership is None else self._leadership.epoch
+
+    @property
+    def leader_text(self) -> str:
+        """Return who leads the cluster, as far as this process has seen, in half a sentence."""
+        if self._leadership is not None and not self._leadership.is_lost:
+            return "this process leads it"
+        leader = self._seen
+        if leader is None or leader.is_released or leader.epoch <= self.epoch:
+            return "nobody is known to lead it now"
+        return f"{leader.holder} leads it" + (f" at {leader.address}" if leader.address else "")
 
     def await_leadership(self) -> None:
         """Wait, as a standby, until this process leads; from then on the lease is renewed.
@@ -84,63 +154,54 @@ class LeaderElectionService:
         RecordNotTrustedError where the folder holds somebody else's records.
         """
         wait_ms = self.step()
-        while self._lease is None:
+        while self._leadership is None:
             if not self._should_stop.wait(wait_ms / 1000):
                 wait_ms = self.step()
             else:
-                raise LeadershipLostError(self._cluster, "it was closed before it led")
-        _LOG.info("this process leads the cluster '%s' (epoch %d)", self._cluster, self.epoch)
-        self._thread = start_thread("headrace-leader", self._renew_until_stopped)
+                raise LeadershipLostError(self.cluster, "it was closed before it led")
+        self._thread = start_thread("headrace-leader", self._run)
 
     def announce(self, address: str) -> None:
         """Let others know where clients find this leader."""
         self._address = address
 
+    def contend_again(self) -> None:
+        """Be a standby again: nothing of the term that was lost is left in this process."""
+        assert self._leadership is not None and self._leadership.is_lost, "it leads"
+        self._may_contend = True
+
     def validate(self) -> None:
-        """Raise LeadershipLostError unless nobody else can lead at this moment; waits for nothing."""
-        if self._loss is not None:
-            raise self._loss
-        lease = self._lease
-        if lease is None:
-            raise LeadershipLostError(self._cluster, "it was never granted")
-        doubt = self._records.doubt()
-        if doubt:
-            raise LeadershipLostError(self._cluster, doubt)
-        if not lease.is_valid(self._clock.monotonic_ms()):
-            raise LeadershipLostError(self._cluster, self._late_text)
-
-    def confirm(self) -> None:
-        """Raise LeadershipLostError where a successor may have read the storage before something was written there.
-
-        Called after a write: a successor takes its epoch and reads afterwards, so that one of the two sees the other.
-        CheckpointStorageError.
-        """
-        self.validate()
-        newest = self._records.newest_epoch()
-        if newest > self.epoch:
-            raise LeadershipLostError(self._cluster, _later_text(newest))
+        """Raise LeadershipLostError unless the newest term is not over; waits for nothing."""
+        if self._leadership is None:
+            raise LeadershipLostError(self.cluster, "it was never granted")
+        self._leadership.validate()
 
     def step(self) -> float:
         """Take one look, or renew once; return the milliseconds until the next. Called by one thread at a time."""
+        leadership = self._leadership
         try:
-            return self._contend() if self._lease is None else self._renew(self._lease)
+            if leadership is not None and not leadership.is_lost:
+                self._renew(leadership)
+            elif self._may_contend:
+                return self._contend()
         except CheckpointError as error:
             if not error.recoverable:
                 raise
-            _LOG.warning("the lease of cluster '%s' is not to be seen: %s", self._cluster, error)
-            return self._terms.retry_period_ms
+            _LOG.warning("the lease of cluster '%s' is not to be seen: %s", self.cluster, error)
+        return self._terms.retry_period_ms
 
     def close(self) -> None:
         """Renew no longer, and let the next leader follow at once. Idempotent; may block."""
         self._should_stop.set()
         thread, self._thread = self._thread, None
-        if thread is None:
+        leadership = self._leadership
+        if thread is None or leadership is None:
             return
         thread.join(_JOIN_TIMEOUT_S)
         try:
-            self.validate()
-            self._loss = LeadershipLostError(self._cluster, "it was given back")
-            self._records.renew(self._record(self.epoch, is_released=True))
+            leadership.validate()
+            leadership.lose("it was given back")
+            self._records.renew(self._record(leadership.epoch, is_released=True))
         except (LeadershipLostError, CheckpointError) as error:
             _LOG.info("the lease was not given back: %s", error)
 
@@ -149,13 +210,22 @@ class LeaderElectionService:
         begun_ms = self._clock.monotonic_ms()
         record = self._records.newest()
         remaining_ms = self._observer.remaining_ms(record, self._clock.monotonic_ms())
-        if record is not None and remaining_ms > 0:
+        # Its own term is over, and nobody else has that number: there is nobody to wait for.
+        is_own = record is not None and (record.epoch, record.holder) == (self.epoch, self._name)
+        if record is not None and remaining_ms > 0 and not is_own:
             self._tell_standby(record)
             return min(remaining_ms, self._terms.retry_period_ms)
         epoch = 1 if record is None else record.epoch + 1
         if not self._records.take(self._record(epoch)):
             return self._terms.retry_period_ms
-        self._lease = HeldLease(self._terms, epoch, begun_ms)
+        self._may_contend = False
+        lease = HeldLease(self._terms, epoch, begun_ms)
+        late_text = f"its lease was not renewed within {self._terms.renew_deadline_ms / 1000:g} s"
+        self._leadership = Leadership(self._records, lease, self._clock, self.cluster, late_text)
+        _LOG.info("this process leads the cluster '%s' (epoch %d)", self.cluster, epoch)
+        if self._seen is not None and self.on_standby is not None:
+            self.on_standby(None)
+        self._seen = None
         return self._terms.retry_period_ms
 
     def _tell_standby(self, leader: LeaderRecord) -> None:
@@ -163,49 +233,50 @@ class LeaderElectionService:
         if before is None or (before.epoch, before.address) != (leader.epoch, leader.address):
             _LOG.warning(
                 "standby: %s leads the cluster '%s' (epoch %d)%s; this process takes over when it is gone",
-                leader.holder, self._cluster, leader.epoch, f" at {leader.address}" if leader.address else "",
+                leader.holder, self.cluster, leader.epoch, f" at {leader.address}" if leader.address else "",
             )  # fmt: skip
             if self.on_standby is not None:
                 self.on_standby(leader)
 
-    def _renew(self, lease: HeldLease) -> float:
+    def _renew(self, leadership: Leadership) -> None:
         begun_ms = self._clock.monotonic_ms()
-        doubt = self._records.doubt()
-        if doubt or not lease.is_valid(begun_ms):
-            self._lose(doubt or self._late_text)
-            return self._terms.retry_period_ms
+        try:
+            leadership.validate()
+        except LeadershipLostError:
+            return
         newest = self._records.newest_epoch()
-        if newest <= lease.epoch:
+        if newest <= leadership.epoch:
             self._renewals += 1
-            self._records.renew(self._record(lease.epoch))
+            self._records.renew(self._record(leadership.epoch))
             newest = self._records.newest_epoch()
-        if newest > lease.epoch:
-            self._lose(_later_text(newest))
+        if newest > leadership.epoch:
+            leadership.lose(later_text(newest))
         else:
-            lease.renewed(begun_ms)
-        return self._terms.retry_period_ms
+            leadership.lease.renewed(begun_ms)
 
-    def _renew_until_stopped(self) -> None:
-        while self._loss is None and not self._should_stop.is_set():
+    def _run(self) -> None:
+        while not self._should_stop.is_set():
             try:
                 wait_ms = self.step()
             except Exception as error:
-                _LOG.exception("the lease of cluster '%s' cannot be renewed", self._cluster)
-                self._lose(f"{type(error).__name__}: {error}")
+                leadership = self._leadership
+                if leadership is None or leadership.is_lost:
+                    _LOG.exception(
+                        "this process stands by for cluster '%s' no longer", self.cluster
+                    )
+                    self.failure = error
+                    return
+                # A service refuses what an earlier leader writes.
+                if not isinstance(error, LeadershipLostError):
+                    _LOG.exception("the lease of cluster '%s' cannot be renewed", self.cluster)
+                leadership.lose(f"{type(error).__name__}: {error}")
             else:
                 self._should_stop.wait(wait_ms / 1000)
-
-    def _lose(self, reason: str) -> None:
-        self._loss = loss = LeadershipLostError(self._cluster, reason)
-        _LOG.critical("%s", loss)
 
     def _record(self, epoch: int, *, is_released: bool = False) -> LeaderRecord:
         return LeaderRecord(epoch, self._name, self._renewals, self._address, is_released)
 
-    @property
-    def _late_text(self) -> str:
-        return f"its lease was not renewed within {self._terms.renew_deadline_ms / 1000:g} s"
 
-
-def _later_text(epoch: int) -> str:
+def later_text(epoch: int) -> str:
+    """Say that a leader of that epoch was seen."""
     return f"another process leads it since (epoch {epoch})"

@@ -80,7 +80,7 @@ REPLACEMENT_WINDOW: Final = ConfigOption(
     "headrace.resourcemanager.replacement-window",
     timedelta,
     timedelta(minutes=10),
-    "Time within which failures of the ResourceManager are counted.",
+    "Time within which failures of the ResourceManager, and those of the Dispatcher, are counted.",
 )
 START_WORKER_MAX_FAILURE_RATE: Final = ConfigOption(
     "resourcemanager.start-worker.max-failure-rate",

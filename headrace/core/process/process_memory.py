@@ -25,6 +25,14 @@ PROCESS_MEMORY: Final = ConfigOption[SizeBytes | None](
     "Memory that one TaskManager may count on. Unset: on YARN and Kubernetes its share of the executor's memory "
     "overhead, else what the container allows, else the machine's.",
 )
+PROCESSES_PER_HOST: Final = ConfigOption(
+    "headrace.taskmanager.processes-per-host",
+    int,
+    1,
+    "TaskManagers among which the memory of a host, or of a container, is divided where no size is set. On Spark's "
+    "`local[n]` and `local-cluster` it is their number, unless it is set here.",
+    least=1,
+)
 FLINK_MEMORY: Final = ConfigOption[SizeBytes | None](
     "taskmanager.memory.flink.size",
     SizeBytes,
@@ -279,8 +287,11 @@ def process_memory_bytes(settings: Settings) -> int:
 
 def own_memory_parts(settings: Settings) -> MemoryParts:
     """Divide the memory of this process, see `memory_parts`."""
-    configured = settings.get_option(PROCESS_MEMORY)
-    return memory_parts(settings, container_memory_bytes() if configured is None else configured)
+    if is_memory_total_set(settings):
+        return memory_parts(settings, 0)
+    return memory_parts(
+        settings, container_memory_bytes() // settings.get_option(PROCESSES_PER_HOST)
+    )
 
 
 def container_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:

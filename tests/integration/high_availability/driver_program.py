@@ -2,8 +2,8 @@
 
 Its arguments are a JSON file with its settings, a scratch folder, and a file that arms failpoints of its own. It reads
 words, one a line: `submit <file with a job graph>`, `running <job id>`, `result <job id>`, `die-with-one`, which kills
-a TaskManager and itself, `shut-down` and, at the end of the input, closes what it has. It prints a line of JSON for
-each thing that happens. Where `rest.port` is set it serves REST, as the driver of a session does.
+a TaskManager and itself, `workers`, `fail-dispatcher`, `shut-down` and, at the end of the input, closes what it has.
+It prints a line of JSON for each thing that happens. Where `rest.port` is set it serves REST, as a session does.
 """
 
 import contextlib
@@ -74,6 +74,10 @@ def await_running(handle: ClusterHandle, job_hex: str) -> None:
     tell("running", restored=None if restored is None else restored.checkpoint_id)
 
 
+def fail() -> None:
+    raise LookupError("a bug in the Dispatcher")
+
+
 def serve_rest(web_monitor: WebMonitor, handle: ClusterHandle) -> None:
     """Serve clients, and let them know where."""
     web_monitor.start(
@@ -100,6 +104,11 @@ def obey(handle: ClusterHandle, driver: ProcessDriver) -> None:
             case ["die-with-one"]:
                 driver.live[0].kill()
                 os.kill(os.getpid(), signal.SIGKILL)
+            case ["workers"]:
+                tell("workers", pids=sorted(each.pid for each in driver.live))
+            case ["fail-dispatcher"]:
+                dispatcher = handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
+                dispatcher.run_async(fail)
             case ["shut-down"]:
                 handle.call(handle.dispatcher.shut_down_cluster(), WAIT_S)
             case words:

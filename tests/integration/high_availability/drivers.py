@@ -98,6 +98,21 @@ class DriverProcess:
         wait_until(lambda: "standby: process" in self.log, 120, f"standby {self.name}")
         assert self.find("leads") is None
 
+    def await_log(self, text: str) -> None:
+        """Wait until its log has a text."""
+        wait_until(lambda: text in self.log, 120, f"'{text}' in the log of {self.name}")
+
+    def workers(self) -> list[int]:
+        """Return the process ids of its TaskManagers."""
+
+        def told() -> list[list[int]]:
+            return [event["pids"] for event in self.events if event["event"] == "workers"]
+
+        known = len(told())
+        self.say("workers")
+        wait_until(lambda: len(told()) > known, 60, "its TaskManagers")
+        return told()[-1]
+
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None

@@ -17,6 +17,7 @@ from headrace.cluster.high_availability.coordination import Coordination, open_c
 from headrace.cluster.high_availability.job_graph_store import JobGraphStore, StoredJobGraph
 from headrace.cluster.high_availability.leader_election_service import (
     LeaderElectionService,
+    Leadership,
     LeadershipLostError,
 )
 from headrace.core.clock import ManualClock
@@ -55,6 +56,13 @@ class Driver:
         self.clock.advance_ms(LEASE_MS)
         self.election.step()
         assert self.election.epoch
+
+    @property
+    def term(self) -> Leadership:
+        """The newest term."""
+        term = self.election.leadership
+        assert term is not None
+        return term
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +104,9 @@ def open_driver(settings: dict[str, str], tmp_path: Path) -> Generator[Open]:
         one.coordination.close()
 
 
-def stored(number: int, epoch: int = 1) -> StoredJobGraph:
+def stored(number: int, submitted_ms: int = 0) -> StoredJobGraph:
     graph = JobGraph(JobId(bytes([number]) * 16), f"job {number}", (), (), {})
-    return StoredJobGraph(graph, number, epoch)
+    return StoredJobGraph(graph, submitted_ms or number, epoch=1)
 
 
 def test_one_leads_and_the_other_waits_for_its_lease(open_driver: Open) -> None:
@@ -119,9 +127,9 @@ def test_the_next_leader_has_the_next_epoch_and_the_one_before_is_told(open_driv
     second.take_over()
     assert second.election.epoch == 2
     with pytest.raises(LeadershipLostError):
-        first.election.confirm()
+        first.term.confirm()
     second.election.step()
-    second.election.confirm()
+    second.term.confirm()
 
 
 def test_a_renewal_of_an_earlier_leader_changes_nothing(open_driver: Open) -> None:
@@ -167,11 +175,11 @@ def test_jobs_are_those_whose_pointers_are_there(open_driver: Open, tmp_path: Pa
     driver.election.step()
     for number in (1, 2):
         driver.graphs.put(stored(number))
-    driver.graphs.put(stored(2, epoch=5))
-    assert driver.graphs.recover() == [stored(1), stored(2, epoch=5)]
-    driver.graphs.remove(stored(1).graph.job_id)
-    driver.graphs.remove(stored(3).graph.job_id)
-    assert driver.graphs.recover() == [stored(2, epoch=5)]
+    driver.graphs.put(stored(2, submitted_ms=5))
+    assert driver.graphs.recover(1) == [stored(1), stored(2, submitted_ms=5)]
+    driver.graphs.remove(stored(1).graph.job_id, 1)
+    driver.graphs.remove(stored(3).graph.job_id, 1)
+    assert driver.graphs.recover(1) == [stored(2, submitted_ms=5)]
     assert [folder.name for folder in (tmp_path / "jobs").iterdir()] == [(b"\2" * 16).hex()]
 
 
@@ -192,7 +200,7 @@ def test_records_and_pointers_of_another_key_are_not_trusted(
             metadata_key(Settings(settings)),
             random.Random(2),
             pointers=driver.coordination.pointers,
-        ).recover()
+        ).recover(1)
 
 
 @pytest.mark.parametrize("settings", ["zookeeper", "kubernetes"], indirect=True)
@@ -201,15 +209,15 @@ def test_pointers_of_an_earlier_leader_are_refused(open_driver: Open) -> None:
     first.election.step()
     first.graphs.put(stored(1))
     second.take_over()
-    assert second.graphs.recover() == [stored(1)]
+    assert second.graphs.recover(2) == [stored(1)]
     # It was frozen between its look and its write: only the service knows better.
     for write in (
         lambda: first.graphs.put(stored(2)),
-        lambda: first.graphs.remove(stored(1).graph.job_id),
+        lambda: first.graphs.remove(stored(1).graph.job_id, 1),
     ):
         with pytest.raises(LeadershipLostError):
             write()
-    assert second.graphs.recover() == [stored(1)]
+    assert second.graphs.recover(2) == [stored(1)]
 
 
 @pytest.mark.parametrize("settings", ["zookeeper", "kubernetes"], indirect=True)
@@ -222,7 +230,7 @@ def test_bytes_that_are_gone_while_their_pointer_is_there_stop_the_recovery(
     (graph,) = (tmp_path / "jobs").rglob("graph-*")
     graph.unlink()
     with pytest.raises(RecordNotTrustedError, match="gone"):
-        driver.graphs.recover()
+        driver.graphs.recover(1)
 
 
 @pytest.mark.parametrize("settings", ["zookeeper", "kubernetes"], indirect=True)
@@ -233,8 +241,8 @@ def test_bytes_without_a_pointer_are_no_job_and_are_deleted(
     driver.election.step()
     driver.graphs.put(stored(1))
     assert driver.coordination.pointers is not None
-    driver.coordination.pointers.remove(stored(1).graph.job_id)
-    assert driver.graphs.recover() == []
+    driver.coordination.pointers.remove(1, stored(1).graph.job_id)
+    assert driver.graphs.recover(1) == []
     assert list((tmp_path / "jobs").iterdir()) == []
 
 

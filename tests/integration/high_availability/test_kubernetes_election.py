@@ -144,17 +144,17 @@ def test_pointers_are_written_over_changes_of_others_and_through_lost_answers(
 ) -> None:
     pointers = leader.coordination.pointers
     assert pointers is not None
-    pointers.put(JOB, b"first")
+    pointers.put(1, JOB, b"first")
     api.objects[POINTERS]["metadata"]["annotations"]["team"] = "orders"
     api.conflict_next(2)
-    pointers.put(JOB, b"again")
+    pointers.put(1, JOB, b"again")
     api.conflict_next(5)
     with pytest.raises(CheckpointStorageError, match="all the time"):
-        pointers.remove(JOB)
+        pointers.remove(1, JOB)
     api.lose_answers()
     with pytest.raises(CheckpointStorageError):
-        pointers.put(JOB, b"second")
-    assert pointers.read_all() == {JOB.hex(): b"second"}
+        pointers.put(1, JOB, b"second")
+    assert pointers.read_all(1) == {JOB.hex(): b"second"}
     assert api.objects[POINTERS]["metadata"]["annotations"]["team"] == "orders"
 
 
@@ -163,10 +163,10 @@ def test_more_pointers_than_a_config_map_holds_are_refused(
 ) -> None:
     pointers = leader.coordination.pointers
     assert pointers is not None
-    pointers.put(JOB, b"pointer")
+    pointers.put(1, JOB, b"pointer")
     with pytest.raises(CheckpointStorageError, match="1 MiB"):
-        pointers.put(JobId(b"k" * 16), b"p" * 1_000_000)
-    assert pointers.read_all() == {JOB.hex(): b"pointer"}
+        pointers.put(1, JobId(b"k" * 16), b"p" * 1_000_000)
+    assert pointers.read_all(1) == {JOB.hex(): b"pointer"}
 
 
 def test_an_answer_that_does_not_come_is_given_up(api: KubernetesApi, tmp_path: Path) -> None:

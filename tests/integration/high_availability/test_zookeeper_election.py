@@ -102,14 +102,38 @@ def test_a_leader_that_does_not_tolerate_a_lost_connection_leaves_its_job_to_the
     second = start(pair, server, "second")
     begin(first, second, job)
     server.stop()
-    assert first.wait_for("ended")["failure"] == "LeadershipLostError"
+    first.await_log("this process stands by")
     assert second.find("leads") is None
+    first.stop()
     server.start()
     second.wait_for("leads")
+    first.go_on()
     assert_finishes(second, job)
 
 
-def test_a_leader_that_was_frozen_past_its_session_ends_beside_its_successor(
+def test_a_leader_whose_session_expires_leads_again_and_its_task_managers_go_on(
+    pair: Rivals, server: ZooKeeperServer
+) -> None:
+    job = NumbersJob(pair.folder)
+    only = start(pair, server, "only", session="4 s", tolerates=True)
+    only.wait_for("leads")
+    only.say("submit", str(job.file))
+    only.wait_for("submitted")
+    job.await_begin()
+    workers = only.workers()
+    only.stop()
+    wait_until(lambda: server.session_count == 0, 60, "the end of its session")
+    before = sum(job.output().values())
+    only.go_on()
+    only.await_log("this process stands by")
+    only.await_log("(epoch 2)")
+    wait_until(lambda: sum(job.output().values()) > before, 120, "output of the next term")
+    assert_finishes(only, job)
+    assert only.workers() == workers, "TaskManagers were started anew"
+    assert only.find("ended") is None
+
+
+def test_a_leader_that_was_frozen_past_its_session_stands_by_behind_its_successor(
     pair: Rivals, server: ZooKeeperServer
 ) -> None:
     job = NumbersJob(pair.folder, count=6_000)
@@ -122,5 +146,7 @@ def test_a_leader_that_was_frozen_past_its_session_ends_beside_its_successor(
     before = sum(job.output().values())
     wait_until(lambda: sum(job.output().values()) > before, 120, "output of the second leader")
     first.go_on()
-    assert first.wait_for("ended")["failure"] == "LeadershipLostError"
+    first.await_log("this process stands by")
     assert_finishes(second, job)
+    second.close()
+    first.await_log("(epoch 3)")

@@ -1,6 +1,7 @@
 """A ZooKeeper server of Debian's package as a process that tests stop and start again; alone, and on the loopback."""
 
 import contextlib
+import re
 import socket
 import subprocess
 from collections.abc import Generator
@@ -42,7 +43,7 @@ class ZooKeeperServer:
         configuration = self._folder / "zoo.cfg"
         configuration.write_text(
             f"tickTime=500\ndataDir={self._folder / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
-            "admin.enableServer=false\nmaxSessionTimeout=60000\n4lw.commands.whitelist=srvr\n"
+            "admin.enableServer=false\nmaxSessionTimeout=60000\n4lw.commands.whitelist=srvr,dump\n"
         )
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -54,6 +55,11 @@ class ZooKeeperServer:
             )  # fmt: skip
         wait_until(self._answers, 60, "an answer of ZooKeeper")
 
+    @property
+    def session_count(self) -> int:
+        """Return the number of sessions that have not expired."""
+        return len(re.findall(r"^\t0x", self._ask(b"dump").partition("ephemeral")[0], re.MULTILINE))
+
     def stop(self) -> None:
         """Kill it: no client is told."""
         if self._process is not None:
@@ -64,13 +70,15 @@ class ZooKeeperServer:
         assert self._process is not None
         if self._process.poll() is not None:
             raise ChildProcessError(self.log)
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection,
-        ):
-            connection.sendall(b"srvr")
-            return b"Mode: standalone" in connection.recv(4096)
+        with contextlib.suppress(OSError):
+            return "Mode: standalone" in self._ask(b"srvr")
         return False
+
+    def _ask(self, word: bytes) -> str:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            connection.sendall(word)
+            with connection.makefile("rb") as answer:
+                return answer.read().decode()
 
 
 @contextlib.contextmanager

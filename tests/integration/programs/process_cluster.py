@@ -43,6 +43,11 @@ class TaskManagerProcess:
         self._tell(pickle.dumps(configuration))
 
     @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
 

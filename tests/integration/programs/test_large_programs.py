@@ -283,10 +283,9 @@ class RemoteClient:
             return service
 
         self._service = self._control.run(connect())
+        dispatcher = handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
         self._dispatcher: DispatcherGateway = self._control.run(
-            self._service.connect(
-                handle.dispatcher_address, DispatcherGateway, handle.dispatcher_id
-            )
+            self._service.connect(dispatcher.address, DispatcherGateway, dispatcher.fencing_token)
         )
 
     def submit(self, job_graph: JobGraph) -> JobClient:

@@ -36,8 +36,6 @@ class KubernetesLeader:
         self._duration_s: Final = math.ceil(terms.lease_duration_ms / 1000)
         self._lease: Any = None
         """The Lease as this process has seen or written it last."""
-        self.taken_epoch = 0
-        """The epoch that this process has taken; 0: none."""
 
     def newest(self) -> LeaderRecord | None:
         self._lease = lease = self._client.read_lease()
@@ -55,7 +53,6 @@ class KubernetesLeader:
             self._write(record)
         except VersionConflictError:
             return False
-        self.taken_epoch = record.epoch
         return True
 
     def renew(self, record: LeaderRecord) -> None:

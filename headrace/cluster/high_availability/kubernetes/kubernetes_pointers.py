@@ -12,7 +12,6 @@ from headrace.cluster.high_availability.kubernetes.kubernetes_client import (
     KubernetesClient,
     VersionConflictError,
 )
-from headrace.cluster.high_availability.kubernetes.kubernetes_leader import KubernetesLeader
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.core.ids import JobId
 
@@ -25,23 +24,22 @@ _SIZE_MAX: Final = 1_000_000
 class KubernetesPointers:
     """Implements JobGraphPointers."""
 
-    def __init__(self, client: KubernetesClient, leader: KubernetesLeader) -> None:
+    def __init__(self, client: KubernetesClient) -> None:
         self._client: Final = client
-        self._leader: Final = leader
 
-    def put(self, job_id: JobId, pointer: bytes) -> None:
-        self._change(lambda data: data.update({job_id.hex(): pointer.decode()}))
+    def put(self, epoch: int, job_id: JobId, pointer: bytes) -> None:
+        self._change(epoch, lambda data: data.update({job_id.hex(): pointer.decode()}))
 
-    def read_all(self) -> dict[str, bytes]:
+    def read_all(self, epoch: int) -> dict[str, bytes]:
         # It is written even where nothing changes: this is what shuts earlier leaders out.
-        data = self._change(lambda data: None)
+        data = self._change(epoch, lambda data: None)
         return {name: pointer.encode() for name, pointer in data.items()}
 
-    def remove(self, job_id: JobId) -> None:
-        self._change(lambda data: data.pop(job_id.hex(), None))
+    def remove(self, epoch: int, job_id: JobId) -> None:
+        self._change(epoch, lambda data: data.pop(job_id.hex(), None))
 
-    def _change(self, change: Callable[[dict[str, str]], Any]) -> dict[str, str]:
-        client, epoch = self._client, self._leader.taken_epoch
+    def _change(self, epoch: int, change: Callable[[dict[str, str]], Any]) -> dict[str, str]:
+        client = self._client
         place = client.place_of(client.map_name)
         for _ in range(_ATTEMPTS):
             found = client.read_map() or client.models.V1ConfigMap(

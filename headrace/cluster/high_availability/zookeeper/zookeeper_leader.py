@@ -24,8 +24,6 @@ class ZooKeeperLeader:
         self._client: Final = client
         self._sealed: Final = SealedLeaderRecord(client.cluster, key)
         self._path: Final = client.path(LEADER)
-        self.taken_epoch = 0
-        """The epoch that this process has taken; 0: none."""
 
     def newest(self) -> LeaderRecord | None:
         epoch = self._client.epoch()
@@ -42,17 +40,14 @@ class ZooKeeperLeader:
 
     def take(self, record: LeaderRecord) -> bool:
         content = self._sealed.encode(record)
-        is_taken = self._client.take(record.epoch, LEADER, content=content)
-        if is_taken:
-            self.taken_epoch = record.epoch
-        return is_taken
+        return self._client.take(record.epoch, LEADER, content=content)
 
     def renew(self, record: LeaderRecord) -> None:
         content = self._sealed.encode(record)
         self._client.write(record.epoch, LEADER, content=content)
 
     def doubt(self) -> str:
-        return self._client.loss if self.taken_epoch else ""
+        return self._client.loss
 
 
 def zookeeper_terms(settings: Settings) -> LeaseTerms:

@@ -9,24 +9,22 @@ from headrace.cluster.high_availability.zookeeper.zookeeper_client import (
     JOB_GRAPHS,
     ZooKeeperClient,
 )
-from headrace.cluster.high_availability.zookeeper.zookeeper_leader import ZooKeeperLeader
 from headrace.core.ids import JobId
 
 
 class ZooKeeperPointers:
     """Implements JobGraphPointers."""
 
-    def __init__(self, client: ZooKeeperClient, leader: ZooKeeperLeader) -> None:
+    def __init__(self, client: ZooKeeperClient) -> None:
         self._client: Final = client
-        self._leader: Final = leader
 
-    def put(self, job_id: JobId, pointer: bytes) -> None:
-        self._client.put(self._leader.taken_epoch, JOB_GRAPHS, job_id.hex(), content=pointer)
+    def put(self, epoch: int, job_id: JobId, pointer: bytes) -> None:
+        self._client.put(epoch, JOB_GRAPHS, job_id.hex(), content=pointer)
 
-    def read_all(self) -> dict[str, bytes]:
+    def read_all(self, epoch: int) -> dict[str, bytes]:
         return {
             name: self._client.read(JOB_GRAPHS, name) for name in self._client.children(JOB_GRAPHS)
         }
 
-    def remove(self, job_id: JobId) -> None:
-        self._client.remove(self._leader.taken_epoch, JOB_GRAPHS, job_id.hex())
+    def remove(self, epoch: int, job_id: JobId) -> None:
+        self._client.remove(epoch, JOB_GRAPHS, job_id.hex())

@@ -10,7 +10,7 @@ import pytest
 from headrace.checkpoint.state_queries import StatesQuery
 from headrace.cluster.dispatcher import dispatcher as dispatcher_module
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
-from headrace.cluster.dispatcher.job_archive import ArchivedJob
+from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
 from headrace.cluster.leadership import EmbeddedLeaderElection
 from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
@@ -68,6 +68,7 @@ class World:
                 shuffle_master=CreditBasedShuffleMaster(),
             ),
             leader_election=EmbeddedLeaderElection(SeededRandom(1)),
+            archive=JobArchive(ArchiveLimits.from_settings(master.settings), clock),
             on_shut_down=lambda: None,
             on_job_ended=self.listen,
         )

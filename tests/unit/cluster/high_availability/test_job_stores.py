@@ -40,32 +40,32 @@ def entry(number: int, status: JobStatus = JobStatus.FINISHED) -> JobResultEntry
 
 
 def test_jobs_are_recovered_in_the_order_of_their_submission(tmp_path: Path) -> None:
-    assert graphs(tmp_path).recover() == []
+    assert graphs(tmp_path).recover(1) == []
     jobs = [stored(1, 30), stored(2, 10), stored(3, 20)]
     for job in jobs:
         graphs(tmp_path).put(job)
-    assert graphs(tmp_path).recover() == [jobs[1], jobs[2], jobs[0]]
+    assert graphs(tmp_path).recover(1) == [jobs[1], jobs[2], jobs[0]]
 
 
 def test_a_job_that_is_submitted_again_replaces_what_was_left_of_it(tmp_path: Path) -> None:
     graphs(tmp_path).put(stored(1, 10))
     graphs(tmp_path).put(stored(1, 20))
-    assert graphs(tmp_path).recover() == [stored(1, 20)]
+    assert graphs(tmp_path).recover(1) == [stored(1, 20)]
 
 
 def test_a_removed_job_leaves_nothing(tmp_path: Path) -> None:
     store = graphs(tmp_path)
     store.put_blob(job_id(1), BlobKey.of(b"content"), [b"con", b"tent"])
     store.put(stored(1))
-    store.remove(job_id(1))
-    store.remove(job_id(2))
+    store.remove(job_id(1), 1)
+    store.remove(job_id(2), 1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_blobs_without_a_graph_are_no_job_and_are_deleted(tmp_path: Path) -> None:
     store = graphs(tmp_path)
     store.put_blob(job_id(1), BlobKey.of(b"content"), [b"content"])
-    assert store.recover() == []
+    assert store.recover(1) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -81,23 +81,23 @@ def test_a_blob_that_was_written_in_part_is_written_again(tmp_path: Path) -> Non
 def test_a_graph_that_was_changed_moved_or_sealed_by_others_is_not_trusted(tmp_path: Path) -> None:
     graphs(tmp_path).put(stored(1))
     with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path, MetadataKey(b"s" * 32)).recover()
+        graphs(tmp_path, MetadataKey(b"s" * 32)).recover(1)
     folder = tmp_path / job_id(1).hex()
     moved = folder.rename(tmp_path / job_id(2).hex())
     with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path).recover()
+        graphs(tmp_path).recover(1)
     moved.rename(folder)
     graph = folder / "graph"
     graph.write_bytes(graph.read_bytes().replace(b"job 1", b"job 2"))
     with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path).recover()
+        graphs(tmp_path).recover(1)
 
 
 def test_a_folder_that_names_no_job_stops_the_recovery(tmp_path: Path) -> None:
     (tmp_path / "stranger").mkdir()
     (tmp_path / "stranger" / "graph").write_bytes(b"?")
     with pytest.raises(RecordNotTrustedError, match="another version"):
-        graphs(tmp_path).recover()
+        graphs(tmp_path).recover(1)
 
 
 def test_an_ended_job_is_dirty_until_it_is_clean(tmp_path: Path) -> None:

@@ -67,20 +67,64 @@ def test_a_leader_that_has_slept_for_too_long_leads_no_longer_before_it_looks(
     assert second.leads
 
 
-def test_a_leader_that_was_overtaken_never_leads_again(tmp_path: Path) -> None:
+def test_a_term_that_was_lost_never_holds_again_and_the_next_one_waits_until_it_is_wanted(
+    tmp_path: Path,
+) -> None:
     first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
     first.run(0)
+    term = first.election.leadership
+    assert term is not None
     first.sleeps_until_ms = 20_000
     now_ms = pass_time([first, second], 30_000)
+    assert first.election.leader_text == "nobody is known to lead it now", "it has not looked"
     second.sleeps_until_ms = 1e9
-    pass_time([first, second], 30_000, now_ms)
-    assert not first.leads
+    now_ms = pass_time([first, second], 30_000, now_ms)
+    assert not first.leads, "what the term had begun may not have ended"
+    first.election.contend_again()
+    second.sleeps_until_ms = now_ms
+    now_ms = pass_time([first, second], 5_000, now_ms)
+    second.sleeps_until_ms = 1e9
+    pass_time([first, second], 8_000, now_ms)
+    assert first.leads
+    assert (term.epoch, first.election.epoch) == (1, 3)
+    with pytest.raises(LeadershipLostError):
+        term.validate()
+
+
+def test_a_standby_that_has_led_says_who_leads_now_and_when_it_leads_again(tmp_path: Path) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    heard: list[str] = []
+    first.election.on_standby = lambda leader: heard.append(leader.holder if leader else "itself")
+    first.run(0)
+    second.run(0)
+    second.election.announce("http://second")
+    first.sleeps_until_ms = 10_000
+    now_ms = pass_time([first, second], 15_000)
+    first.election.contend_again()
+    now_ms = pass_time([first, second], 2_000, now_ms)
+    assert first.election.leader_text == "b leads it at http://second"
+    second.sleeps_until_ms = 1e9
+    pass_time([first, second], 8_000, now_ms)
+    assert first.election.leader_text == "this process leads it"
+    assert heard == ["b", "itself"]
+
+
+def test_a_process_without_rivals_leads_again_as_soon_as_it_may(tmp_path: Path) -> None:
+    only = Contender(tmp_path, "a", 1)
+    only.run(0)
+    only.sleeps_until_ms = 5_000
+    now_ms = pass_time([only], 7_000)
+    only.election.contend_again()
+    pass_time([only], 1_000 + STEP_MS, now_ms)
+    assert (only.leads, only.election.epoch) == (True, 2)
 
 
 def test_what_was_written_while_another_one_took_over_is_not_confirmed(tmp_path: Path) -> None:
     first = Contender(tmp_path, "a", 1)
     first.run(0)
-    first.election.confirm()
+    leadership = first.election.leadership
+    assert leadership is not None
+    leadership.confirm()
     other = Contender(tmp_path, "b", 2)
     other.run(0)
     other.pass_time(6_000)
@@ -88,7 +132,7 @@ def test_what_was_written_while_another_one_took_over_is_not_confirmed(tmp_path:
     # Its own clock says that it still leads: only the storage knows better.
     first.election.validate()
     with pytest.raises(LeadershipLostError, match="epoch 2"):
-        first.election.confirm()
+        leadership.confirm()
 
 
 def test_a_leader_whose_storage_is_away_gives_up_in_time_and_not_before(

@@ -13,6 +13,7 @@ from headrace.core.process.process_memory import (
     MemoryParts,
     container_memory_bytes,
     memory_parts,
+    own_memory_parts,
     process_memory_bytes,
     resident_memory_bytes,
 )
@@ -149,3 +150,14 @@ def test_parts_sum_to_the_process(size_mb: int, managed: float, task_off_heap_mb
     )
     assert found.process_bytes == size_mb * MB
     assert min(found.task_heap, found.managed, found.network, found.overhead) >= 0
+
+
+def test_task_managers_of_one_host_divide_its_memory_unless_a_size_is_set() -> None:
+    whole = own_memory_parts(Settings({}))
+    shared = own_memory_parts(Settings({"headrace.taskmanager.processes-per-host": "2"}))
+    assert shared.process_bytes == whole.process_bytes // 2
+    sized = {
+        "headrace.taskmanager.processes-per-host": "2",
+        "taskmanager.memory.process.size": "2g",
+    }
+    assert own_memory_parts(Settings(sized)).process_bytes == 2 << 30

@@ -1,0 +1,104 @@
+"""A driver loses the leadership, or its Dispatcher, and leads again: the same process, with the same TaskManagers.
+
+Real processes and files. Its job goes on from the last checkpoint, and output comes out once.
+"""
+
+import contextlib
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from headrace.core.config import Settings
+from headrace.rest.client import RestClient
+from headrace.rest.client_errors import RestRefusedError
+from headrace.rest.connections import find_connection
+from testkit.waiting import wait_until
+from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Generator[Rivals]:
+    with rivals(tmp_path) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def storage_away(storage: Path) -> Generator[None]:
+    """Let whoever looks for the records of leaders get an error."""
+    folder, aside = storage / "leader", storage / "aside"
+    folder.rename(aside)
+    folder.touch()
+    try:
+        yield
+    finally:
+        folder.unlink()
+        aside.rename(folder)
+
+
+def start_with_job(pair: Rivals, job: NumbersJob) -> DriverProcess:
+    driver = pair.start("first", **{"rest.port": "0"})
+    driver.wait_for("serves")
+    submit(driver, job)
+    return driver
+
+
+def submit(driver: DriverProcess, job: NumbersJob) -> None:
+    driver.say("submit", str(job.file))
+    driver.wait_for("submitted")
+    job.await_begin()
+
+
+def assert_finishes(driver: DriverProcess, job: NumbersJob, workers: list[int]) -> None:
+    before = sum(job.output().values())
+    wait_until(lambda: sum(job.output().values()) > before, 120, "output of the next term")
+    driver.say("result", str(job.job_id))
+    assert driver.wait_for("result")["status"] == "FINISHED"
+    assert job.output() == job.expected
+    assert driver.workers() == workers, "TaskManagers were started anew"
+    assert driver.find("ended") is None
+
+
+def rest_client(driver: DriverProcess) -> RestClient:
+    connection = find_connection(driver.wait_for("serves")["address"], print)
+    assert connection is not None
+    return RestClient.of(connection, settings=Settings({"rest.retry.max-attempts": "1"}))
+
+
+def test_a_leader_whose_storage_was_away_leads_again_and_says_so_meanwhile(pair: Rivals) -> None:
+    job = NumbersJob(pair.folder, count=12_000)
+    only = start_with_job(pair, job)
+    workers, rest = only.workers(), rest_client(only)
+    with storage_away(pair.storage):
+        only.await_log("this process stands by")
+        with pytest.raises(RestRefusedError, match="nobody is known to lead it now") as refused:
+            rest.get("/jobs/overview")
+        assert refused.value.status == 503
+        assert rest.get("/config")["flink-version"], "what needs no leader is answered"
+        assert only.find("ended") is None
+    only.await_log("(epoch 2)")
+    assert_finishes(only, job, workers)
+    pair.assert_forgotten(job)
+
+
+def test_a_dispatcher_that_fails_is_followed_in_the_same_process(pair: Rivals) -> None:
+    job = NumbersJob(pair.folder, padding=200_000, count=8_000)
+    first = pair.start("first", **{"rest.port": "0"})
+    first.wait_for("serves")
+    second = pair.start("second")
+    second.await_standby()
+    submit(first, job)
+    workers = first.workers()
+    failed_s = time.monotonic()
+    first.say("fail-dispatcher")
+    first.await_log("LookupError: a bug in the Dispatcher (in endpoint")
+    first.await_log("(epoch 2)")
+    first.say("running", str(job.job_id))
+    assert first.wait_for("running")["restored"]
+    # Its own lease is not waited for.
+    assert first.wait_for("running")["at"] - failed_s < 15, "it took as long as another driver"
+    assert_finishes(first, job, workers)
+    assert second.find("leads") is None
