@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (21, 2_550),
     "cli": (60, 5_200),
     "client": (6, 605),
-    "cluster": (161, 15_500),
+    "cluster": (161, 15_350),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (60, 5_600),
@@ -25,11 +25,11 @@ CEILINGS: Final = {
     "headrace": (3, 60),
     "metrics": (26, 2_150),
     "network": (87, 9_500),
-    "operators": (48, 5_350),
-    "rest": (80, 7_500),
+    "operators": (48, 5_380),
+    "rest": (80, 7_420),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (51, 5_825),
+    "spark": (51, 5_840),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (943, 92_200)
+WHEEL_CEILING: Final = (943, 92_010)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

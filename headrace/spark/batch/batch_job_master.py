@@ -415,7 +415,14 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         for _ in range(_CANCELS_MAX):
             if self._has_left_spark.is_set():
                 return
-            self._host.spark.sparkContext.cancelJobGroup(self._graph.job_id.hex())
+            try:
+                self._host.spark.sparkContext.cancelJobGroup(self._graph.job_id.hex())
+            except Exception as error:
+                # Where the application has ended meanwhile, so have its stages.
+                _LOG.warning(
+                    "Spark was not asked to end the stages of job %s: %s", self._graph.job_id, error
+                )
+                return
             self._has_left_spark.wait(_CANCEL_S / _CANCELS_MAX)
 
 
