@@ -72,6 +72,22 @@ with shared.execute_and_collect() as rows:
     found = list(rows)
     print("SHARES", sorted({index for index, _ in found}), sorted(number for _, number in found))
 
+# Adaptive execution would merge the partitions of all four subtasks; the program's own queries keep it.
+for name, value in {
+    "enabled": "true",
+    "coalescePartitions.parallelismFirst": "false",
+    "advisoryPartitionSizeInBytes": "1g",
+}.items():
+    spark.conf.set(f"spark.sql.adaptive.{name}", value)
+grouped = spark.range(0, 200, 1, 4).selectExpr("id % 100 AS id").groupBy("id").count()
+keyed = env.from_dataframe(grouped).key_by("id").map(Share()).set_parallelism(4)
+with keyed.execute_and_collect() as rows:
+    found = list(rows)
+merged = grouped.rdd.getNumPartitions()
+print(
+    "ADAPTIVE", merged, sorted({index for index, _ in found}), len({number for _, number in found})
+)
+
 batches: list[tuple[int, int]] = []
 
 

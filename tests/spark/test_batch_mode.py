@@ -90,6 +90,7 @@ def test_dataframes_are_part_of_the_plan_on_both_sides(
     assert any("LessThan(id,10)" in line for line in plan), plan
     assert any("struct<id:bigint,half:double,name:string>" in line for line in plan), plan
     assert told["SHARES"] == "[0, 1] [0, 1, 2, 3, 4, 5]"
+    assert told["ADAPTIVE"] == "1 [0, 1, 2, 3] 100", "subtasks stay apart, queries do not"
     newest = [(key, (4995 + key) * 1000 % 1_000_000) for key in range(5)]
     assert told["WRITTEN"] == f"{newest} BATCHES [(5000, 1)]"
     assert told["FILES"] == "['in', 'out']", "rows pass through no files of ours"
