@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Generator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -186,8 +187,10 @@ class Rivals:
         """Wait until nothing is left of a job that has ended."""
 
         def left() -> list[str]:
-            paths = (self.storage / below).rglob("*")
-            return [str(path) for path in paths if job.job_id.hex() in path.as_posix()]
+            # Folders go meanwhile, which `os.walk` passes over and `Path.rglob` does not.
+            walked = os.walk(self.storage / below)
+            paths = [f"{place}/{name}" for place, *names in walked for name in chain(*names)]
+            return [path for path in paths if job.job_id.hex() in path]
 
         wait_until(lambda: not left(), 60, f"no file of the job: {left()}")
 

@@ -30,18 +30,19 @@ _LAST_STEPS: Final = (Failpoint.JOB_ENDED, Failpoint.RESULT_STORED)
 class Step(enum.Enum):
     """Steps at which a leader dies, with the failpoint and the number of the time at which it does.
 
-    Each checkpoint has a call to each of the two tasks: an odd number is the call to the first of them.
+    Each checkpoint has a call to each of the two tasks: an odd number is the call to the first of them. The second time
+    is early enough for a slow machine, on which the job has few checkpoints before it ends.
     """
 
     ACCEPTED = ("the job is accepted, not stored", Failpoint.JOB_ACCEPTED, 1)
     STORED = ("the job is stored", Failpoint.JOB_STORED, 1)
-    TRIGGERED = ("a checkpoint is triggered at one of two tasks", Failpoint.TRIGGERED, 7)
-    ACKNOWLEDGED = ("all tasks have acknowledged, no metadata", Failpoint.PUBLISHING, 3)
-    METADATA = ("metadata written, pointer not", Failpoint.METADATA_WRITTEN, 3)
-    PUBLISHED = ("pointer written, nobody told", Failpoint.CHECKPOINT_PUBLISHED, 3)
-    NOTIFYING = ("one of two tasks is told", Failpoint.NOTIFYING, 7)
-    COMMITTING = ("half of the files of a checkpoint are committed", Failpoint.COMMIT_HALF, 3)
-    DELETING = ("an old checkpoint is half deleted", Failpoint.DELETING, 3)
+    TRIGGERED = ("a checkpoint is triggered at one of two tasks", Failpoint.TRIGGERED, 3)
+    ACKNOWLEDGED = ("all tasks have acknowledged, no metadata", Failpoint.PUBLISHING, 2)
+    METADATA = ("metadata written, pointer not", Failpoint.METADATA_WRITTEN, 2)
+    PUBLISHED = ("pointer written, nobody told", Failpoint.CHECKPOINT_PUBLISHED, 2)
+    NOTIFYING = ("one of two tasks is told", Failpoint.NOTIFYING, 3)
+    COMMITTING = ("half of the files of a checkpoint are committed", Failpoint.COMMIT_HALF, 2)
+    DELETING = ("an old checkpoint is half deleted", Failpoint.DELETING, 2)
     ENDED = ("the job has ended, its result is not stored", Failpoint.JOB_ENDED, 1)
     RESULT = ("the result is stored, nothing cleaned up", Failpoint.RESULT_STORED, 1)
 
@@ -78,7 +79,7 @@ class Outcome:
 def kill_at(step: Step, folder: Path) -> Outcome:
     """Kill the leader at a step; the standby goes on."""
     with rivals(folder) as pair:
-        job = NumbersJob(folder, padding=_PADDING_BYTES, count=2_000, parallelism=_TASK_COUNT)
+        job = NumbersJob(folder, padding=_PADDING_BYTES, count=3_000, parallelism=_TASK_COUNT)
         first = pair.start("first", failpoints=step.arming)
         first.wait_for("leads")
         second = pair.start("second")
