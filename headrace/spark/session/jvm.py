@@ -3,8 +3,8 @@
 It is started so that a signal to the program does not end it before its time, and it is ended for good. Its standard
 error is passed on, without one line, and remembered while Spark starts. The line: Spark's launcher asks every JVM for
 an incubating module (`--add-modules=jdk.incubator.vector`, for its linear algebra), and Java warns of it with no way to
-say that it is known. Leaving the module out would change what Spark does. Tracebacks of py4j are dropped when the JVM
-is gone.
+say that it is known. Leaving the module out would change what Spark does. Tracebacks of py4j and of PySpark's
+accumulators are dropped when the JVM is gone.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import warnings
 from collections import deque
@@ -243,6 +244,25 @@ def _is_for_others(record: logging.LogRecord) -> bool:
         return True
     _LOG.debug("py4j: %s", record.getMessage(), exc_info=record.exc_info)
     return False
+
+
+def silence_accumulators(context: SparkContext) -> None:
+    """Have the end of the connection by which the JVM sends updates of accumulators logged by us, at DEBUG.
+
+    PySpark's server prints a traceback where the JVM is gone. There is a connection once a task has ended.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    print_traceback = server.handle_error
+
+    def handle_error(request: object, client_address: object) -> None:
+        if isinstance(sys.exception(), EOFError):
+            _LOG.debug("the JVM sends no more updates of accumulators", exc_info=True)
+        else:
+            print_traceback(request, client_address)
+
+    server.handle_error = handle_error
 
 
 class JvmErrors:

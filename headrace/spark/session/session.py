@@ -53,6 +53,7 @@ from headrace.spark.session.jvm import (
     delete_at_jvm_exit,
     has_jvm_ended,
     is_stopped,
+    silence_accumulators,
     silence_py4j,
     stop_context,
     stop_jvm,
@@ -267,6 +268,7 @@ def _create(settings: Settings) -> HostSession:
         silence_py4j()
         with DeferredInterrupts(), errors:
             spark = _start(plan.conf, settings)
+            silence_accumulators(spark.sparkContext)
     except (PySparkException, Py4JError, ConnectionError) as error:
         # An error of Java's is asked for its text, which the JVM must be there for.
         told = _JVM_ENDED if _is_of_ended_jvm(error) else _first_line(root_message(error))

@@ -1,12 +1,18 @@
 """The JVM's standard error: passed on without Java's warning of a module, and asked for the cause of a failed start."""
 
 import logging
+import socket
 import subprocess
 import sys
+from collections.abc import Generator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pyspark import accumulators
 
-from headrace.spark.session.jvm import silence_py4j
+from headrace.spark.session.jvm import silence_accumulators, silence_py4j
+from testkit.waiting import wait_until
 
 SCRIPT = """
 import subprocess, sys
@@ -69,3 +75,41 @@ def test_py4j_tells_of_its_connections_only_where_the_user_has_chosen_its_level(
     finally:
         own.setLevel(before)
         logging.getLogger().filters[:] = filters
+
+
+@pytest.fixture
+def update_server() -> Generator[Any]:
+    start: Any = getattr(accumulators, "_start_update_server")  # noqa: B009
+    server = start("token", False)
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(("sent", "is_told"), [(b"token\0\0\0\0", False), (b"wrong", True)])
+def test_the_end_of_the_connection_for_accumulators_is_no_traceback_and_other_errors_are(
+    sent: bytes,
+    is_told: bool,
+    update_server: Any,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    context: Any = SimpleNamespace(_accumulatorServer=update_server)
+    silence_accumulators(context)
+    printed = ""
+
+    def is_handled() -> bool:
+        nonlocal printed
+        printed += capsys.readouterr().err
+        return "Traceback" in printed or bool(caplog.records)
+
+    with caplog.at_level(logging.DEBUG, "headrace.spark.session.jvm"):
+        with socket.create_connection(update_server.server_address, timeout=30) as connection:
+            connection.sendall(sent)
+            if not is_told:
+                assert connection.recv(1) == b"\1"
+        wait_until(is_handled, 30, "the end of the connection")
+    assert ("Traceback" in printed) is is_told
+    assert bool(caplog.records) is not is_told
