@@ -169,8 +169,10 @@ def test_a_slow_job_holds_the_query_back_and_a_killed_driver_s_successor_goes_on
     started.append(again)
     assert again.wait(250) == 0, again.report()
     found = [row for rows in rows_of_parquet(tmp_path / "out").values() for row in rows]
-    # One micro-batch, of one file, is in flight: the next one is begun when a checkpoint has it.
-    compare_output([(number, number // 50 + 1) for number in range(400)], found).check()
+    compare_output(range(400), [number for number, _ in found]).check()
+    # One micro-batch, of one file, is in flight: the next one is begun when a checkpoint has it. Spark puts two files
+    # into one where it died after it had noted a file and before it had noted the micro-batch.
+    assert {number // 50 + 1 - begun for number, begun in found} <= {0, 1}
 
 
 LIVE = """
