@@ -198,6 +198,7 @@ def test_the_address_that_a_cluster_prints_signs_in_and_leads_to_it(
 PROGRAM = """\
 from headrace import StreamExecutionEnvironment
 env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
 env.from_collection([1, 2, 3]).map(lambda number: number + 1).print()
 env.execute("uploaded by a browser")
 """
@@ -220,7 +221,6 @@ def test_a_program_is_uploaded_planned_and_run_on_its_submit_page(
     watched.open(executor.rest_address, "/submit")
     page.locator("tr", has_text="uploaded.py").first.click()
     page.get_by_role("button", name="Submit").click()
-    expect(page.get_by_text("uploaded by a browser").first).to_be_visible(timeout=SOON_MS)
     rest = RestClient(executor.rest_address, "")
     wait_until(
         lambda: (
@@ -228,6 +228,8 @@ def test_a_program_is_uploaded_planned_and_run_on_its_submit_page(
             in {(one["name"], one["state"]) for one in rest.get("/jobs/overview")["jobs"]}
         )
     )
+    watched.open(executor.rest_address, "/overview")
+    expect(page.get_by_text("uploaded by a browser").first).to_be_visible(timeout=SOON_MS)
     assert watched.problems == []
 
 
