@@ -25,7 +25,7 @@ from headrace.core.record_batch import (
 )
 from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
 
-SORTED_RUN_BYTES: Final = 128 << 20
+SORTED_RUN_BYTES: Final = 64 << 20
 _BLOCK_ROWS: Final = 16_384
 _SIGN_BIT: Final = np.uint32(1 << 31)
 Order = npt.NDArray[np.intp]
