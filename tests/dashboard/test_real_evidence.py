@@ -3,12 +3,11 @@
 import gc
 import re
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from headrace import StreamExecutionEnvironment, WatermarkStrategy
 from headrace.api.client.job_client import JobClient
@@ -40,15 +39,13 @@ class LastOfKey(KeyedProcessFunction):
 
     def process_element(self, value: str, ctx: Any) -> Any:
         self._last.update(value * (50 if value == HOT_KEY else 1))
-        spend(0.0005)
+        wait(0.001)
         yield value
 
 
-def spend(seconds: float) -> None:
-    """Work for some time."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+def wait(seconds: float) -> None:
+    """Take some time without the interpreter's lock, for which all tasks of the process would wait, and look busy."""
+    threading.Event().wait(seconds)
 
 
 def key_at(index: int) -> str:
@@ -63,8 +60,7 @@ def collect_garbage(number: int) -> int:
 
 
 def work_long(number: int) -> int:
-    """Take six tenths of a second, without the interpreter's lock."""
-    threading.Event().wait(0.6)
+    wait(0.6)
     return number
 
 
@@ -85,22 +81,27 @@ def environment(parallelism: int) -> StreamExecutionEnvironment:
     return env
 
 
-def open_diagnosis(executor: MiniClusterExecutor, watched: WatchedPage, client: JobClient) -> None:
+def open_diagnosis(
+    executor: MiniClusterExecutor, watched: WatchedPage, client: JobClient, vertex: str
+) -> Locator:
+    """Open the page of a job, wait until it names the vertex, and return its evidence."""
     watched.open(executor.rest_address, f"/job/{client.get_job_id()}/slow")
+    headline = watched.page.locator(".headline")
+    expect(headline).to_have_text(re.compile(f"“{vertex}.*” is the bottleneck"))
+    return watched.page.locator(".evidence")
 
 
 def test_a_hot_key_is_named(executor: MiniClusterExecutor, watched: WatchedPage) -> None:
     env = environment(2)
-    words = source_of(env, "words", key_at, type_info=Types.STRING())
+    # Twice what the hot key's subtask takes: a source without a rate would be as busy as that, by turns.
+    words = source_of(env, "words", key_at, type_info=Types.STRING(), rows_per_second=4_000)
     keyed = words.key_by(lambda word: word, key_type=Types.STRING())
     keyed.process(LastOfKey(), output_type=Types.STRING()).name("last").filter(
         lambda word: not word
     ).print()
     client = env.execute_async("a hot key")
-    open_diagnosis(executor, watched, client)
+    evidence = open_diagnosis(executor, watched, client, "last")
     page = watched.page
-    expect(page.locator(".headline")).to_have_text(re.compile("“last.*” is the bottleneck"))
-    evidence = page.locator(".evidence")
     expect(evidence).to_contain_text(re.compile(r"has received 9\d(\.\d)? ?% of the records"))
     expect(evidence).to_contain_text("some keys are hot")
     page.get_by_role("button", name="Count them").click()
@@ -119,10 +120,8 @@ def test_a_garbage_collector_that_takes_the_time_is_named(
         lambda number: number < 0
     ).print()
     client = env.execute_async("much garbage")
-    open_diagnosis(executor, watched, client)
-    page = watched.page
-    expect(page.locator(".headline")).to_have_text(re.compile("“collects.*” is the bottleneck"))
-    expect(page.locator(".evidence")).to_contain_text(
+    evidence = open_diagnosis(executor, watched, client, "collects")
+    expect(evidence).to_contain_text(
         re.compile(r"TaskManager \S+ collects garbage [1-9]\d\d ms of each second")
     )
     client.cancel().result(30)
@@ -144,11 +143,7 @@ def test_barriers_that_are_held_up_are_named(
         lambda number: number < 0
     ).print()
     client = env.execute_async("barriers behind records")
-    open_diagnosis(executor, watched, client)
-    page = watched.page
-    expect(page.locator(".headline")).to_have_text(re.compile("“merge.*” is the bottleneck"))
-    expect(page.locator(".evidence")).to_contain_text(
-        re.compile(r"In checkpoint \d+, .*it aligned for \d")
-    )
+    evidence = open_diagnosis(executor, watched, client, "merge")
+    expect(evidence).to_contain_text(re.compile(r"In checkpoint \d+, .*it aligned for \d"))
     client.cancel().result(30)
     assert watched.problems == []
