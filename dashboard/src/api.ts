@@ -23,6 +23,8 @@ import type {
   MetricsHistory,
   MetricValue,
   OperatorState,
+  Profiling,
+  ProfilingMode,
   SavepointOperation,
   StateEdit,
   StateEditOperation,
@@ -79,6 +81,9 @@ export const ROUTES = {
   taskManagerLogs: "GET /taskmanagers/{taskmanagerid}/logs",
   taskManagerLog: "GET /taskmanagers/{taskmanagerid}/logs/{filename}",
   taskManagerStdout: "GET /taskmanagers/{taskmanagerid}/stdout",
+  taskManagerProfiles: "GET /taskmanagers/{taskmanagerid}/profiler",
+  taskManagerProfile: "GET /taskmanagers/{taskmanagerid}/profiler/{filename}",
+  profileTaskManager: "POST /taskmanagers/{taskmanagerid}/profiler",
   taskManagerThreadDump: "GET /taskmanagers/{taskmanagerid}/thread-dump",
   jobManagerConfig: "GET /jobmanager/config",
   jobManagerEnvironment: "GET /jobmanager/environment",
@@ -86,6 +91,9 @@ export const ROUTES = {
   jobManagerLogs: "GET /jobmanager/logs",
   jobManagerLog: "GET /jobmanager/logs/{filename}",
   jobManagerStdout: "GET /jobmanager/stdout",
+  jobManagerProfiles: "GET /jobmanager/profiler",
+  jobManagerProfile: "GET /jobmanager/profiler/{filename}",
+  profileJobManager: "POST /jobmanager/profiler",
   jobManagerThreadDump: "GET /jobmanager/thread-dump",
 } as const;
 
@@ -431,6 +439,13 @@ export async function taskManagerThreadDump(taskmanagerid: string, signal?: Abor
   return (await json<{ threadInfos: ThreadInfo[] }>(ROUTES.taskManagerThreadDump, call)).threadInfos;
 }
 
+export async function taskManagerProfiles(taskmanagerid: string, signal?: AbortSignal): Promise<Profiling[]> {
+  return (await json<{ profilingList: Profiling[] }>(ROUTES.taskManagerProfiles, { values: { taskmanagerid }, signal })).profilingList;
+}
+
+export const profileTaskManager = (taskmanagerid: string, mode: ProfilingMode, seconds: number): Promise<Profiling> =>
+  json(ROUTES.profileTaskManager, { values: { taskmanagerid }, body: { mode, duration: seconds } });
+
 export const jobManagerConfig = (signal?: AbortSignal): Promise<KeyValue[]> =>
   json(ROUTES.jobManagerConfig, { signal });
 
@@ -453,7 +468,15 @@ export async function jobManagerThreadDump(signal?: AbortSignal): Promise<Thread
   return (await json<{ threadInfos: ThreadInfo[] }>(ROUTES.jobManagerThreadDump, { signal })).threadInfos;
 }
 
-async function orNull<T>(answer: Promise<T>): Promise<T | null> {
+export async function jobManagerProfiles(signal?: AbortSignal): Promise<Profiling[]> {
+  return (await json<{ profilingList: Profiling[] }>(ROUTES.jobManagerProfiles, { signal })).profilingList;
+}
+
+export const profileJobManager = (mode: ProfilingMode, seconds: number): Promise<Profiling> =>
+  json(ROUTES.profileJobManager, { body: { mode, duration: seconds } });
+
+/** Awaits an answer; null where the server says that there is none. */
+export async function orNull<T>(answer: Promise<T>): Promise<T | null> {
   try {
     return await answer;
   } catch (error) {

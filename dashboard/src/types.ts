@@ -435,6 +435,21 @@ export interface LogFile {
   mtime?: number;
 }
 
+/** Kinds of profiles that a page offers; the server knows two more, one that is CPU and one that it cannot take. */
+export const PROFILING_MODES = ["CPU", "WALL", "ALLOC"] as const;
+export type ProfilingMode = (typeof PROFILING_MODES)[number];
+
+/** A profile of a process; `duration` is in seconds. */
+export interface Profiling {
+  status: "RUNNING" | "FINISHED" | "FAILED";
+  mode: string;
+  triggerTime: number;
+  finishedTime: number | null;
+  duration: number;
+  message: string | null;
+  outputFile: string | null;
+}
+
 export interface ThreadInfo {
   threadName: string;
   stringifiedThreadInfo: string;

@@ -63,6 +63,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- rest.history.archive_file: DamagedArchiveError
 +- gateways.errors: StackSamplerBusyError, UnknownTaskManagerError
 +- core.process.log_files: LogFileNotFoundError
++- core.process.process_profiler: ProfileNotFoundError, ProfilerBusyError
 +- metrics.reporters.reporter: ReportingError
 +- state.backend: StateAccessError
 +- state.evolution: StateIncompatibleError

@@ -15,8 +15,10 @@ from headrace.core.ids import (
     ResourceManagerId,
     SlotId,
 )
+from headrace.core.process.flame_graph import FlameGraphNode
 from headrace.core.process.log_files import LogFile, LogPiece
 from headrace.core.process.process_memory import MemoryParts
+from headrace.core.process.process_profiler import ProfilingInfo, ProfilingMode
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
 from headrace.core.resource_profile import UNSPECIFIED, ResourceProfile
@@ -249,6 +251,24 @@ class ResourceManagerGateway(Protocol):
         self, resource_id: ResourceId
     ) -> tuple[ThreadInfo, ...]:
         """Return what every thread of a TaskManager does now. UnknownTaskManagerError where it is not registered."""
+        ...
+
+    async def request_task_manager_profiling(
+        self, resource_id: ResourceId, mode: ProfilingMode, duration_s: int
+    ) -> ProfilingInfo:
+        """Begin a profile of a TaskManager, which ends by itself. UnknownTaskManagerError, ProfilerBusyError."""
+        ...
+
+    async def request_task_manager_profiling_list(
+        self, resource_id: ResourceId
+    ) -> tuple[ProfilingInfo, ...]:
+        """Return the newest profiles of a TaskManager, the newest first. UnknownTaskManagerError."""
+        ...
+
+    async def request_task_manager_profile(
+        self, resource_id: ResourceId, file_name: str
+    ) -> FlameGraphNode:
+        """Return a profile that has FINISHED. UnknownTaskManagerError, ProfileNotFoundError."""
         ...
 
     async def request_vertex_stack_samples(

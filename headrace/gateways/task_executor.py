@@ -23,7 +23,9 @@ from headrace.core.ids import (
     ResultPartitionId,
     SlotId,
 )
+from headrace.core.process.flame_graph import FlameGraphNode
 from headrace.core.process.log_files import LogFile, LogPiece
+from headrace.core.process.process_profiler import ProfilingInfo, ProfilingMode
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
 from headrace.core.resource_profile import ResourceProfile
@@ -236,6 +238,18 @@ class TaskExecutorGateway(Protocol):
 
     async def request_thread_dump(self) -> tuple[ThreadInfo, ...]:
         """Return what every thread of the process does now."""
+        ...
+
+    async def request_profiling(self, mode: ProfilingMode, duration_s: int) -> ProfilingInfo:
+        """Begin a profile of the process, which ends by itself. ProfilerBusyError."""
+        ...
+
+    async def request_profiling_list(self) -> tuple[ProfilingInfo, ...]:
+        """Return the newest profiles of the process, the newest first."""
+        ...
+
+    async def request_profile(self, file_name: str) -> FlameGraphNode:
+        """Return a profile that has FINISHED. ProfileNotFoundError."""
         ...
 
     async def request_stack_samples(

@@ -21,6 +21,7 @@ from headrace import __version__
 from headrace.core.config import Settings
 from headrace.core.error_codec import encode_error
 from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.core.process.process_profiler import PROFILING_HISTORY_SIZE, ProcessProfiler
 from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
@@ -81,6 +82,9 @@ def create_app(
         "operations": operations,
         "programs": programs,
         "flame_graphs": FlameGraphs(settings, clock, cluster.stack_samples),
+        "profiler": ProcessProfiler(
+            "jobmanager", clock, settings.get_option(PROFILING_HISTORY_SIZE)
+        ),
         "answers": KeptAnswers(clock),
         "state_reads": StateReads(),
     }

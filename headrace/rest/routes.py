@@ -33,6 +33,7 @@ from headrace.rest.handlers import (
     jobs,
     messages,
     metrics,
+    profiler,
     savepoints,
     state,
     task_managers,
@@ -99,11 +100,6 @@ _SUBTASK: Final = f"{_VERTEX}/subtasks/{{subtaskindex}}"
 _APPLICATION: Final = "/applications/{applicationid}"
 _JAR: Final = "/jars/{jarid}"
 _TASK_MANAGER: Final = "/taskmanagers/{taskmanagerid}"
-_PROFILERS: Final = tuple(
-    _refused(method, f"{process}/profiler{part}", unsupported.profiler, 404)
-    for process in ("/jobmanager", _TASK_MANAGER)
-    for method, part in (("POST", ""), ("GET", ""), ("GET", "/{filename}"))
-)
 
 _MESSAGES: Final[tuple[RestRoute, ...]] = (
     _message("/jobs", messages.take_job, Acknowledge, "POST", JobGraph),
@@ -174,6 +170,14 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get("/jobmanager/log", cluster.job_manager_log, None),
     _get("/jobmanager/stdout", cluster.job_manager_stdout, None),
     _get("/jobmanager/thread-dump", cluster.job_manager_thread_dump, cluster_models.ThreadDump),
+    _post(
+        "/jobmanager/profiler",
+        profiler.profile_job_manager,
+        cluster_models.ProfilingRequest,
+        cluster_models.Profiling,
+    ),
+    _get("/jobmanager/profiler", profiler.job_manager_profiles, cluster_models.ProfilingList),
+    _get("/jobmanager/profiler/{filename}", profiler.job_manager_profile, None),
     # Jobs
     _get("/jobs", jobs.list_job_ids, job_models.JobIds),
     _get("/jobs/overview", jobs.jobs_overview, job_models.JobList, is_archived=True),
@@ -401,5 +405,12 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         task_managers.task_manager_thread_dump,
         cluster_models.ThreadDump,
     ),
-    *_PROFILERS,
+    _post(
+        f"{_TASK_MANAGER}/profiler",
+        profiler.profile_task_manager,
+        cluster_models.ProfilingRequest,
+        cluster_models.Profiling,
+    ),
+    _get(f"{_TASK_MANAGER}/profiler", profiler.task_manager_profiles, cluster_models.ProfilingList),
+    _get(f"{_TASK_MANAGER}/profiler/{{filename}}", profiler.task_manager_profile, None),
 )

@@ -19,6 +19,7 @@ from typing import Any, Final
 from headrace.core.clock import Clock
 from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.process.process_profiler import PROFILING_OPTIONS
 from headrace.core.process.process_start import start_ticks
 from headrace.core.randomness import secret_token
 from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
@@ -281,7 +282,7 @@ def start_rest_server(
 
 def refuse_impossible_settings(settings: Settings) -> None:
     """Raise ConfigurationError where options of REST ask for something impossible; before anything is started."""
-    for option in (*OPTIONS, *FLAME_GRAPH_OPTIONS):
+    for option in (*OPTIONS, *FLAME_GRAPH_OPTIONS, *PROFILING_OPTIONS):
         settings.get_option(option)
     if settings.get_option(REST_ENABLED):
         place = place_of_cluster(settings)

@@ -12,21 +12,21 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (44, 4_920),
     "checkpoint": (21, 2_550),
-    "cli": (60, 5_200),
+    "cli": (59, 5_150),
     "client": (6, 605),
-    "cluster": (161, 15_350),
+    "cluster": (161, 15_380),
     "common": (21, 150),
     "connectors": (58, 6_130),
-    "core": (60, 5_600),
+    "core": (62, 5_800),
     "datastream": (40, 400),
     "functions": (29, 3_010),
-    "gateways": (14, 1_060),
+    "gateways": (14, 1_080),
     "graph": (11, 1_450),
     "headrace": (3, 60),
     "metrics": (26, 2_150),
     "network": (87, 9_500),
     "operators": (48, 5_380),
-    "rest": (80, 7_420),
+    "rest": (81, 7_530),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (51, 5_860),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (943, 92_030)
+WHEEL_CEILING: Final = (945, 92_300)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -200,6 +200,31 @@ def job_manager_thread_dump(_: Sequence[str], query: Query) -> Any:
     return _threads("MainThread", "headrace-control", "headrace-rest")
 
 
+def profiles(_: Sequence[str], query: Query) -> Any:
+    return {
+        "profilingList": [
+            _profile("FINISHED", NOW - 60_000, "profile_CPU.html"),
+            _profile("FAILED", NOW - 120_000, None),
+        ]
+    }
+
+
+def take_profile(_: Sequence[str], query: Query) -> Any:
+    return _profile("RUNNING", NOW, None)
+
+
+def _profile(status: str, trigger_ms: int, file: str | None) -> dict[str, Any]:
+    return {
+        "status": status,
+        "mode": "CPU",
+        "triggerTime": trigger_ms,
+        "finishedTime": None if status == "RUNNING" else trigger_ms + 10_000,
+        "duration": 10,
+        "message": "Start profiler failed." if status == "FAILED" else None,
+        "outputFile": file,
+    }
+
+
 def _logs(process: str) -> Any:
     return {
         "logs": [

@@ -20,11 +20,13 @@ PROCESS_PAGES = {
     f"/task-manager/{TASK_MANAGERS[0]}/logs": "Logs",
     f"/task-manager/{TASK_MANAGERS[0]}/stdout": "Stdout",
     f"/task-manager/{TASK_MANAGERS[0]}/thread-dump": "Threads",
+    f"/task-manager/{TASK_MANAGERS[0]}/profiler": "Profiler",
     "/job-manager": "Metrics",
     "/job-manager/configuration": "Environment",
     "/job-manager/logs": "Logs",
     "/job-manager/stdout": "Stdout",
     "/job-manager/thread-dump": "Threads",
+    "/job-manager/profiler": "Profiler",
 }
 
 

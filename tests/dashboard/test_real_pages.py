@@ -24,6 +24,7 @@ SETTINGS = {
     "rest.port": "0",
     "rest.authentication": "none",
     "web.refresh-interval": "500 ms",
+    "rest.profiling.enabled": "true",
     "execution.checkpointing.interval": "1 s",
     "restart-strategy.type": "none",
 }
@@ -66,6 +67,7 @@ PROCESS_PAGES = {
     "/job-manager/logs": "Logs",
     "/job-manager/stdout": "Stdout",
     "/job-manager/thread-dump": "Threads",
+    "/job-manager/profiler": "Profiler",
 }
 TASK_MANAGER_PAGES = {
     "": "Memory by part",
@@ -73,6 +75,7 @@ TASK_MANAGER_PAGES = {
     "/logs": "Logs",
     "/stdout": "Stdout",
     "/thread-dump": "Threads",
+    "/profiler": "Profiler",
 }
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 JOB_PAGES = (
     "overview", "slow", "no-output", "checkpoints", "state", "exceptions", "metrics", "flame-graph", "configuration",
 )  # fmt: skip
-PROCESS_PAGES = ("metrics", "logs", "stdout", "thread-dump")
+PROCESS_PAGES = ("metrics", "logs", "stdout", "thread-dump", "profiler")
 PAGES = [
     "/overview",
     "/ended-jobs",
@@ -32,7 +32,11 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedCl
     log_folder = tmp_path / "log"
     log_folder.mkdir()
     (log_folder / "jobmanager.log").write_text("INFO the cluster has started\n")
-    settings = {"web.refresh-interval": "500 ms", "rest.flamegraph.enabled": "true"}
+    settings = {
+        "web.refresh-interval": "500 ms",
+        "rest.flamegraph.enabled": "true",
+        "rest.profiling.enabled": "true",
+    }
     with served_cluster(tmp_path / "home", monkeypatch, settings, log_folder) as found:
         yield found
 
@@ -54,6 +58,25 @@ def test_every_page_reads_what_the_server_answers(
     expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
     expect(watched.page.locator(".notice")).to_have_count(0)
     assert watched.problems == []
+
+
+def test_a_profile_is_taken_and_its_flame_graph_is_shown(
+    served: ServedCluster, watched: WatchedPage
+) -> None:
+    sign_in(watched, served)
+    page = watched.page
+    page.goto(f"{served.server.address}/#/job-manager/profiler")
+    page.get_by_label("Mode").select_option("WALL")
+    page.get_by_label("Seconds").fill("1")
+    page.get_by_role("button", name="Take a profile").click()
+    with page.expect_popup() as shown:
+        page.get_by_role("link", name="open").click()
+    expect(shown.value.locator("svg title").first).to_contain_text("jobmanager_WALL")
+    expect(shown.value.locator("svg")).to_contain_text("threading")
+    page.get_by_label("Seconds").fill("3600")
+    page.get_by_role("button", name="Take a profile").click()
+    expect(page.locator(".notice")).to_contain_text("A profile takes 5 min at most")
+    assert [each for each in watched.problems if "400" not in each] == []
 
 
 def test_the_server_wants_the_token_and_takes_it(

@@ -14,15 +14,17 @@ from headrace.cli.jobs.cluster_command import (
     JobIdType,
     is_ended,
 )
-from headrace.cli.jobs.flamegraph_svg import StackFrame, flamegraph_svg, folded_stacks
 from headrace.core.clock import SystemClock
 from headrace.core.error_text import on_one_line
 from headrace.core.errors import HostError
+from headrace.core.process.flame_graph import FlameGraphNode
+from headrace.core.process.flame_graph_svg import flame_graph_svg, folded_stacks
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import RestError
 
 _POLL_S: Final = 0.5
 _PATIENCE_S: Final = 60.0
+_DEPTH_MAX: Final = 150
 _HELP: Final = """\
 Sample the threads of a vertex and write a flame graph into a file: an SVG for browsers, or folded stacks.
 
@@ -107,7 +109,7 @@ def flamegraph(
         clock.monotonic_ms,
         threading.Event().wait,
     )
-    text = "\n".join(folded_stacks(root)) + "\n" if is_folded else flamegraph_svg(root, name)
+    text = "\n".join(folded_stacks(root)) + "\n" if is_folded else flame_graph_svg(root, name)
     if output == "-" and not session.is_json:
         click.echo(text, nl=False)
         return 0
@@ -130,7 +132,7 @@ def await_samples(
     query: dict[str, Any],
     now_ms: Callable[[], float],
     wait: Callable[[float], Any],
-) -> StackFrame:
+) -> FlameGraphNode:
     """Return the root frame once there are samples. NoSamplesError where there will be none, or none in time."""
     began_ms = now_ms()
     while True:
@@ -143,7 +145,7 @@ def await_samples(
                     "flame graphs are off in this cluster: start it with -D rest.flamegraph.enabled=true"
                 )
             case _ if answer.get("data"):
-                return StackFrame.of(answer["data"])
+                return node_of(answer["data"])
             case _:
                 pass
         if now_ms() - began_ms > 1000 * _PATIENCE_S:
@@ -151,3 +153,10 @@ def await_samples(
                 f"there is no sample after {_PATIENCE_S:g} s: do the tasks of the vertex run (headrace top)?"
             )
         wait(_POLL_S)
+
+
+def node_of(answer: dict[str, Any], depth: int = 0) -> FlameGraphNode:
+    """Return the graph of a JSON node; what is deeper than 150 calls is cut off."""
+    below = answer.get("children") or [] if depth < _DEPTH_MAX else []
+    children = tuple(node_of(one, depth + 1) for one in below)
+    return FlameGraphNode(str(answer.get("name", "?")), int(answer.get("value", 0)), children)

@@ -48,7 +48,9 @@ from headrace.core.ids import (
     ResourceManagerId,
     SlotId,
 )
+from headrace.core.process.flame_graph import FlameGraphNode
 from headrace.core.process.log_files import LogFile, LogPiece
+from headrace.core.process.process_profiler import ProfilingInfo, ProfilingMode
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
@@ -389,7 +391,22 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def request_task_manager_thread_dump(
         self, resource_id: ResourceId
     ) -> tuple[ThreadInfo, ...]:
-        return await self._inspection.thread_dump(resource_id)
+        return await self._inspection.gateway(resource_id).request_thread_dump()
+
+    async def request_task_manager_profiling(
+        self, resource_id: ResourceId, mode: ProfilingMode, duration_s: int
+    ) -> ProfilingInfo:
+        return await self._inspection.gateway(resource_id).request_profiling(mode, duration_s)
+
+    async def request_task_manager_profiling_list(
+        self, resource_id: ResourceId
+    ) -> tuple[ProfilingInfo, ...]:
+        return await self._inspection.gateway(resource_id).request_profiling_list()
+
+    async def request_task_manager_profile(
+        self, resource_id: ResourceId, file_name: str
+    ) -> FlameGraphNode:
+        return await self._inspection.gateway(resource_id).request_profile(file_name)
 
     async def request_vertex_stack_samples(
         self,

@@ -28,7 +28,6 @@ from headrace.core.process.log_files import (
     task_manager_file_name,
 )
 from headrace.core.process.stack_sampler import DURATION_MAX_MS, StackSamples, merged_samples
-from headrace.core.process.thread_dump import ThreadInfo
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.errors import StackSamplerBusyError, UnknownTaskManagerError
 from headrace.gateways.resource_manager import EndedTaskManager, TaskManagerInfo
@@ -114,12 +113,12 @@ class TaskManagerInspection:
             nothing=missing,
         )
 
-    async def thread_dump(self, resource_id: ResourceId) -> tuple[ThreadInfo, ...]:
-        """Return what the threads of a TaskManager do; UnknownTaskManagerError, RpcError."""
+    def gateway(self, resource_id: ResourceId) -> TaskExecutorGateway:
+        """Return a TaskManager that is registered, for questions that it alone can answer; UnknownTaskManagerError."""
         gateway = self._gateway_of(resource_id)
         if gateway is None:
             raise UnknownTaskManagerError(str(resource_id))
-        return await gateway.request_thread_dump()
+        return gateway
 
     async def sample_stacks(
         self,

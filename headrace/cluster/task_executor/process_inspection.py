@@ -1,4 +1,4 @@
-"""ProcessInspection: what people ask a TaskManager about its process: log files, thread dumps and stack samples.
+"""ProcessInspection: what people ask a TaskManager about its process: log files, thread dumps, stack samples, profiles.
 
 Called on the main thread of the TaskExecutor; what reads files or takes long runs on threads of its own. Source: Flink
 TaskExecutor.requestLogList, requestThreadDump, ThreadInfoSampleService.
@@ -9,7 +9,9 @@ from typing import Final
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.cluster.task_executor.task_table import TaskTable
 from headrace.core.clock import Clock
+from headrace.core.config import Settings
 from headrace.core.ids import JobId, JobVertexId
+from headrace.core.process.flame_graph import FlameGraphNode
 from headrace.core.process.log_files import (
     LogFile,
     LogFileNotFoundError,
@@ -17,6 +19,12 @@ from headrace.core.process.log_files import (
     log_files,
     read_log_file_of,
     task_manager_file_name,
+)
+from headrace.core.process.process_profiler import (
+    PROFILING_HISTORY_SIZE,
+    ProcessProfiler,
+    ProfilingInfo,
+    ProfilingMode,
 )
 from headrace.core.process.stack_sampler import StackSamples, sample_stacks
 from headrace.core.process.thread_dump import ThreadInfo, thread_dump
@@ -29,11 +37,16 @@ _SAMPLING_COUNT_MAX: Final = 4
 class ProcessInspection:
     """One per TaskExecutor. Where the process writes no log there are no files."""
 
-    def __init__(self, services: TaskManagerServices, tasks: TaskTable, clock: Clock) -> None:
+    def __init__(
+        self, services: TaskManagerServices, tasks: TaskTable, clock: Clock, settings: Settings
+    ) -> None:
         self._services: Final = services
         self._tasks: Final = tasks
         self._clock: Final = clock
         self._file_name: Final = task_manager_file_name(services.resource_id)
+        self._profiler: Final = ProcessProfiler(
+            self._file_name, clock, settings.get_option(PROFILING_HISTORY_SIZE)
+        )
         self._sampling_count = 0
 
     async def log_files(self) -> tuple[LogFile, ...]:
@@ -58,6 +71,18 @@ class ProcessInspection:
     async def thread_dump(self) -> tuple[ThreadInfo, ...]:
         """Return what every thread of this process does."""
         return await self._services.run_blocking("thread dump", thread_dump)
+
+    def start_profile(self, mode: ProfilingMode, duration_s: int) -> ProfilingInfo:
+        """Begin a profile of this process; ProfilerBusyError."""
+        return self._profiler.start(mode, duration_s)
+
+    def profiles(self) -> tuple[ProfilingInfo, ...]:
+        """Return the newest profiles."""
+        return self._profiler.profiles()
+
+    def profile(self, file_name: str) -> FlameGraphNode:
+        """Return one of them; ProfileNotFoundError."""
+        return self._profiler.profile(file_name)
 
     async def sample_stacks(
         self,

@@ -48,7 +48,9 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.process.failpoints import Failpoint, reach
+from headrace.core.process.flame_graph import FlameGraphNode
 from headrace.core.process.log_files import LogFile, LogPiece
+from headrace.core.process.process_profiler import ProfilingInfo, ProfilingMode
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
@@ -106,7 +108,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self, self._tasks, self._jobs, self._blobs, self._artifacts
         )
         self._reads: Final = PendingStateReads(self)
-        self._inspection: Final = ProcessInspection(services, self._tasks, self.clock)
+        self._inspection: Final = ProcessInspection(
+            services, self._tasks, self.clock, self.settings
+        )
         self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
             self,
             services.resource_id,
@@ -385,6 +389,15 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     async def request_thread_dump(self) -> tuple[ThreadInfo, ...]:
         return await self._inspection.thread_dump()
+
+    async def request_profiling(self, mode: ProfilingMode, duration_s: int) -> ProfilingInfo:
+        return self._inspection.start_profile(mode, duration_s)
+
+    async def request_profiling_list(self) -> tuple[ProfilingInfo, ...]:
+        return self._inspection.profiles()
+
+    async def request_profile(self, file_name: str) -> FlameGraphNode:
+        return self._inspection.profile(file_name)
 
     async def request_stack_samples(
         self,

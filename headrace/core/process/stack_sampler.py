@@ -1,4 +1,4 @@
-"""Stack sampler: looks at the call stacks of task threads now and then, and tells on from off the processor.
+"""Stack sampler: looks at the call stacks of threads now and then, and tells on from off the processor.
 
 A sample is the stack of Python frames that a thread has at one moment; time in a C function counts for the line that
 called it. It is taken while the sampler holds the interpreter, so that a thread which computes in Python does not run
@@ -83,21 +83,22 @@ class _Weights:
 
 @dataclass
 class StackSampler:
-    """One sampling of a few threads; used once, on a thread of its own, which it blocks.
+    """One sampling of some threads; used once, on a thread of its own, which it blocks.
 
     `cpu_ns` reads the processor clock of a thread by its native id.
     """
 
     clock: Clock
     depth_max: int
+    duration_max_ms: int = DURATION_MAX_MS
     cpu_ns: Callable[[int], int | None] = thread_cpu_ns
     _names: dict[_Place, tuple[str, str]] = field(default_factory=dict[_Place, tuple[str, str]])
     _codes: dict[int, CodeType] = field(default_factory=dict[int, CodeType])
 
     def sample(
-        self, threads: Sequence[ThreadIds], sample_count: int, delay_ms: float
+        self, threads: Callable[[], Sequence[ThreadIds]], sample_count: int, delay_ms: float
     ) -> tuple[FlameGraphNode, FlameGraphNode, int]:
-        """Look at the threads `sample_count` times, every `delay_ms`, for a minute at most.
+        """Look at those that `threads` returns `sample_count` times, every `delay_ms`, for `duration_max_ms` at most.
 
         Return the graphs on and off the processor, and how often it has looked before all threads had ended.
         """
@@ -107,11 +108,11 @@ class StackSampler:
         taken = 0
         for number in range(sample_count):
             due_ns, now_ns = begin_ns + int(number * delay_ms * 1e6), self.clock.monotonic_ns()
-            if max(due_ns, now_ns) - begin_ns > DURATION_MAX_MS * 1_000_000:
+            if max(due_ns, now_ns) - begin_ns > self.duration_max_ms * 1_000_000:
                 break
             pause.wait(max(0.0, (due_ns - now_ns) / 1e9))
             absence_s = number * _GOLDEN_RATIO % 1 * _ABSENCE_MAX_S
-            if not self._take(threads, weights, pause, absence_s):
+            if not self._take(threads(), weights, pause, absence_s):
                 break
             taken += 1
         return *self._graphs(weights), taken
@@ -208,8 +209,9 @@ def sample_stacks(
     if not threads:
         return StackSamples(begin_ms, begin_ms)
     sampler = StackSampler(clock, max(1, min(depth_max, DEPTH_MAX)))
+    looked_at = tuple(threads.values())
     on_cpu, off_cpu, taken = sampler.sample(
-        tuple(threads.values()), max(0, sample_count), max(0, delay_ms)
+        lambda: looked_at, max(0, sample_count), max(0, delay_ms)
     )
     return StackSamples(begin_ms, clock.now_ms(), taken, tuple(sorted(threads)), on_cpu, off_cpu)
 

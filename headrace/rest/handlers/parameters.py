@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request
 
 from headrace.core.ids import JobId, JobVertexId
+from headrace.core.process.process_profiler import ProcessProfiler
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.operations import Operations
@@ -28,6 +29,10 @@ def _state_reads(request: Request) -> StateReads:
 
 def _programs(request: Request) -> ProgramService:
     return request.app.state.programs
+
+
+def _profiler(request: Request) -> ProcessProfiler:
+    return request.app.state.profiler
 
 
 def _flame_graphs(request: Request) -> FlameGraphs:
@@ -58,6 +63,8 @@ ReadsOfState = Annotated[StateReads, Depends(_state_reads)]
 """Reads of state that go on."""
 Programs = Annotated[ProgramService, Depends(_programs)]
 """Programs that clients uploaded."""
+OwnProfiler = Annotated[ProcessProfiler, Depends(_profiler)]
+"""The profiler of the driver's process."""
 SampledGraphs = Annotated[FlameGraphs, Depends(_flame_graphs)]
 """Flame graphs that are looked at."""
 JobParameter = Annotated[JobId, Depends(_job_id)]
@@ -77,6 +84,6 @@ CheckpointId = Annotated[int, Path(alias="checkpointid", ge=0)]
 TaskManagerId = Annotated[str, Path(alias="taskmanagerid", max_length=500)]
 """The TaskManager of the path."""
 LogFileName = Annotated[str, Path(alias="filename", max_length=500)]
-"""The log file of the path."""
+"""The file of the path."""
 MetricNames = Annotated[tuple[str, ...] | None, Depends(_names)]
 """Names of the metrics that are asked for; None: their names are."""

@@ -43,10 +43,3 @@ async def rescales() -> NoReturn:
     raise NotFoundError(
         "The scheduler of this job never changes its parallelism while it runs, and keeps no history of that."
     )
-
-
-async def profiler() -> NoReturn:
-    """Refuse to profile a process, as Flink does without `rest.profiling.enabled`."""
-    raise NotFoundError(
-        "There is no profiler: the flame graphs of a job's vertices show where its threads spend their time."
-    )

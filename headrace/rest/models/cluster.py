@@ -1,5 +1,7 @@
 """Shapes of the cluster as a whole: configuration of dashboards, overview, environment, threads, logs, errors."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from headrace.rest.models.spelling import CamelModel, KebabModel, SnakeModel, left_out
@@ -96,6 +98,31 @@ class ThreadDump(CamelModel):
     """All threads of a process."""
 
     thread_infos: list[ThreadDumpEntry]
+
+
+class ProfilingRequest(SnakeModel):
+    """A profile to take, of so many seconds."""
+
+    mode: Literal["CPU", "ALLOC", "LOCK", "WALL", "ITIMER"]
+    duration: int = Field(ge=1)
+
+
+class Profiling(CamelModel):
+    """A profile of a process; `outputFile` is there once it has FINISHED."""
+
+    status: Literal["RUNNING", "FINISHED", "FAILED"]
+    mode: Literal["CPU", "ALLOC", "LOCK", "WALL", "ITIMER"]
+    trigger_time: int
+    finished_time: int | None
+    duration: int
+    message: str | None
+    output_file: str | None
+
+
+class ProfilingList(CamelModel):
+    """The newest profiles of a process, the newest first."""
+
+    profiling_list: list[Profiling]
 
 
 class DataSet(CamelModel):

@@ -32,6 +32,12 @@ from headrace.core.ids import (
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.process.flame_graph import FlameGraphNode
 from headrace.core.process.log_files import LogFile, LogFileNotFoundError, LogPiece
+from headrace.core.process.process_profiler import (
+    ProfileNotFoundError,
+    ProfilerBusyError,
+    ProfilingInfo,
+    ProfilingMode,
+)
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
 from headrace.core.record_batch import stream_bytes
@@ -446,6 +452,7 @@ class SampleResourceManager:
     def __init__(self) -> None:
         self.log = b"line\n" * 3
         self.info = TASK_MANAGER_INFO
+        self.profiles: tuple[ProfilingInfo, ...] = ()
         self.released: list[ClusterDataSetId] = []
 
     def _known(self, resource_id: ResourceId) -> None:
@@ -481,6 +488,29 @@ class SampleResourceManager:
     ) -> tuple[ThreadInfo, ...]:
         self._known(resource_id)
         return (ThreadInfo("headrace-task", "process_element"),)
+
+    async def request_task_manager_profiling(
+        self, resource_id: ResourceId, mode: ProfilingMode, duration_s: int
+    ) -> ProfilingInfo:
+        self._known(resource_id)
+        if self.profiles:
+            raise ProfilerBusyError(str(resource_id))
+        self.profiles = (ProfilingInfo(mode, duration_s, START_MS),)
+        return self.profiles[0]
+
+    async def request_task_manager_profiling_list(
+        self, resource_id: ResourceId
+    ) -> tuple[ProfilingInfo, ...]:
+        self._known(resource_id)
+        return self.profiles
+
+    async def request_task_manager_profile(
+        self, resource_id: ResourceId, file_name: str
+    ) -> FlameGraphNode:
+        self._known(resource_id)
+        if file_name not in [each.file_name for each in self.profiles]:
+            raise ProfileNotFoundError(file_name)
+        return FlameGraphNode("root", 3, (FlameGraphNode("<map>", 3),))
 
     async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return (DataSetInfo(ClusterDataSetId(RUNNING_JOB, IntermediateDataSetId(b"d" * 16)), 2, 2),)

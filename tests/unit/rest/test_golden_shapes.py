@@ -43,6 +43,8 @@ BODIES: dict[str, Any] = {
     "POST /savepoint-disposal": {"savepoint-path": "/savepoints/savepoint-1"},
     "PATCH /jobs/{jobid}/clientHeartbeat": {"expiredTimestamp": 1_795_000_000_000},
     "PUT /jobs/{jobid}/resource-requirements": {},
+    "POST /jobmanager/profiler": {"mode": "LOCK", "duration": 60},
+    "POST /taskmanagers/{taskmanagerid}/profiler": {"mode": "WALL", "duration": 60},
 }
 BEFORE = {
     "GET /datasets/delete/{triggerid}": "DELETE /datasets/{datasetid}",
@@ -147,7 +149,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
         (logs / f"jobmanager.{ending}").write_text("a line\n")
     with pytest.MonkeyPatch.context() as patch:
         home = tmp_path_factory.mktemp("home")
-        with served_cluster(home, patch, log_folder=logs) as one:
+        settings = {"rest.profiling.enabled": "true"}
+        with served_cluster(home, patch, settings, log_folder=logs) as one:
             yield one
 
 

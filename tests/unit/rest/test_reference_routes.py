@@ -5,7 +5,7 @@ import re
 import pytest
 
 from headrace.rest.routes import ROUTES
-from tests.unit.rest.sample_cluster import RUNNING_JOB, TASK_MANAGER, UNKNOWN_JOB
+from tests.unit.rest.sample_cluster import RUNNING_JOB, UNKNOWN_JOB
 from tests.unit.rest.served_cluster import ServedCluster
 
 # Each line: a method, and paths with `*` in the place of each parameter.
@@ -27,14 +27,15 @@ GET /jobs/*/checkpoints/details/*/subtasks/* /jobs/*/checkpoints/* /jobs/*/savep
 GET /taskmanagers /taskmanagers/* /taskmanagers/*/metrics /taskmanagers/metrics /taskmanagers/*/logs
 GET /taskmanagers/*/logs/* /taskmanagers/*/log /taskmanagers/*/stdout /taskmanagers/*/thread-dump
 GET /jars /jars/*/plan
+GET /jobmanager/profiler /jobmanager/profiler/* /taskmanagers/*/profiler /taskmanagers/*/profiler/*
+POST /jobmanager/profiler /taskmanagers/*/profiler
 POST /jobs/*/checkpoints /jobs/*/savepoints /jobs/*/stop /savepoint-disposal /applications/*/cancel
 POST /jars/upload /jars/*/run /jars/*/plan /jars/*/run-application
 PATCH /jobs/* /jobs/*/clientHeartbeat
 DELETE /cluster /datasets/* /jars/*
 """
 REFUSED = """
-POST /jobs /jobmanager/profiler /taskmanagers/*/profiler
-GET /jobmanager/profiler /jobmanager/profiler/* /taskmanagers/*/profiler /taskmanagers/*/profiler/*
+POST /jobs
 GET /jobs/*/rescaling/* /jobs/*/resource-requirements
 GET /jobs/*/rescales/overview /jobs/*/rescales/history /jobs/*/rescales/details/* /jobs/*/rescales/config
 GET /jobs/*/rescales/summary
@@ -86,18 +87,6 @@ def test_every_other_route_is_known_as_one_of_our_own() -> None:
 def test_a_job_has_no_history_of_rescales(cluster: ServedCluster, part: str) -> None:
     answer = cluster.get(f"{JOB}/rescales/{part}")
     assert (answer.status, "never changes its parallelism" in answer.errors) == (404, True)
-
-
-@pytest.mark.parametrize("process", ["/jobmanager", f"/taskmanagers/{TASK_MANAGER}"])
-def test_a_process_has_no_profiler(cluster: ServedCluster, process: str) -> None:
-    answers = [
-        cluster.ask("POST", f"{process}/profiler", {"mode": "CPU", "duration": 5}),
-        cluster.get(f"{process}/profiler"),
-        cluster.get(f"{process}/profiler/cpu.html"),
-    ]
-    assert [(one.status, "There is no profiler" in one.errors) for one in answers] == [
-        (404, True)
-    ] * 3
 
 
 def test_a_client_may_say_that_it_waits(cluster: ServedCluster) -> None:

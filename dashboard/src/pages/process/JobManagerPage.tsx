@@ -1,10 +1,11 @@
-/** The driver process: metrics, configuration, environment, logs, stdout, threads. */
+/** The driver process: metrics, configuration, environment, logs, stdout, threads, profiles. */
 
 import type { JSX } from "preact";
 
 import * as api from "../../api";
 import { MetricCharts } from "../../charts/MetricCharts";
 import { Facts, Panel, Tabs, Waiting } from "../../components/Basics";
+import { Profiler } from "../../components/Profiler";
 import { SettingsTable } from "../../components/SettingsTable";
 import { ThreadDump } from "../../components/ThreadDump";
 import { usePoll } from "../../model/poll";
@@ -19,6 +20,7 @@ const TABS = [
   ["logs", "Logs"],
   ["stdout", "Stdout"],
   ["thread-dump", "Threads"],
+  ["profiler", "Profiler"],
 ] as const;
 
 const DEFAULTS = ["Status.JVM.CPU.Load", "Status.JVM.Memory.Heap.Used", "Status.JVM.Threads.Count", "taskSlotsAvailable"];
@@ -76,6 +78,17 @@ function Page({ tab }: { tab: (typeof TABS)[number][0] }): JSX.Element {
       return (
         <Panel title="Threads">
           <ThreadDump load={api.jobManagerThreadDump} keys={["jobmanager"]} />
+        </Panel>
+      );
+    case "profiler":
+      return (
+        <Panel title="Profiler">
+          <Profiler
+            keys={["jobmanager"]}
+            list={api.jobManagerProfiles}
+            start={api.profileJobManager}
+            address={(filename) => api.addressOf(api.ROUTES.jobManagerProfile, { filename })}
+          />
         </Panel>
       );
   }

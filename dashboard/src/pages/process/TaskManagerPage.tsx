@@ -1,4 +1,4 @@
-/** One TaskManager: memory by part, slots, metrics, logs, stdout, threads. */
+/** One TaskManager: memory by part, slots, metrics, logs, stdout, threads, profiles. */
 
 import type { JSX } from "preact";
 
@@ -6,6 +6,7 @@ import * as api from "../../api";
 import { MetricCharts } from "../../charts/MetricCharts";
 import { Facts, Panel, Share, Tabs, Waiting } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
+import { Profiler } from "../../components/Profiler";
 import { ThreadDump } from "../../components/ThreadDump";
 import { bytes, count, duration, percent } from "../../model/format";
 import { usePoll } from "../../model/poll";
@@ -22,6 +23,7 @@ const TABS = [
   ["logs", "Logs"],
   ["stdout", "Stdout"],
   ["thread-dump", "Threads"],
+  ["profiler", "Profiler"],
 ] as const;
 
 const DEFAULTS = ["Status.JVM.CPU.Load", "Status.JVM.Memory.Heap.Used", "Status.Flink.Memory.Managed.Used", "Status.Shuffle.Netty.UsedMemory"];
@@ -87,6 +89,17 @@ function Page({ id, tab }: { id: string; tab: (typeof TABS)[number][0] }): JSX.E
       return (
         <Panel title="Threads">
           <ThreadDump load={(signal) => api.taskManagerThreadDump(id, signal)} keys={[id]} />
+        </Panel>
+      );
+    case "profiler":
+      return (
+        <Panel title="Profiler">
+          <Profiler
+            keys={[id]}
+            list={(signal) => api.taskManagerProfiles(id, signal)}
+            start={(mode, seconds) => api.profileTaskManager(id, mode, seconds)}
+            address={(filename) => api.addressOf(api.ROUTES.taskManagerProfile, { taskmanagerid: id, filename })}
+          />
         </Panel>
       );
   }

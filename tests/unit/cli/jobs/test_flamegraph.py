@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headrace.cli.jobs.flamegraph import NoSamplesError, await_samples
-from headrace.cli.jobs.flamegraph_svg import StackFrame, flamegraph_svg, folded_stacks
+from headrace.cli.jobs.flamegraph import NoSamplesError, await_samples, node_of
 from headrace.core.clock import ManualClock
+from headrace.core.process.flame_graph_svg import flame_graph_svg, folded_stacks
 from headrace.rest.client import RestClient
 from tests.unit.cli.jobs.answers import JOB_PAGE, ONE_RUNNING
 from tests.unit.cli.shell import Shell
@@ -117,7 +117,7 @@ def test_the_wait_for_samples_has_an_end() -> None:
 
 
 def test_widths_are_shares_and_names_are_escaped() -> None:
-    root = ElementTree.fromstring(flamegraph_svg(StackFrame.of(DATA), "<map>"))
+    root = ElementTree.fromstring(flame_graph_svg(node_of(DATA), "<map>"))
     titles = [one.findtext(f"{SVG}title") for one in root.iter(f"{SVG}g")]
     assert titles == [
         "root: 10 samples, 100.0%",
@@ -133,7 +133,7 @@ def test_graphs_that_are_too_deep_are_cut_and_none_breaks_the_writer() -> None:
     node: dict[str, Any] = {"name": "leaf", "value": 1}
     for _ in range(2000):
         node = {"name": "f", "value": 1, "children": [node]}
-    frame = StackFrame.of(node)
+    frame = node_of(node)
     assert len(list(folded_stacks(frame))) == 1
-    assert flamegraph_svg(frame, "deep").count("<g>") == 151
-    assert list(folded_stacks(StackFrame.of({}))) == []
+    assert flame_graph_svg(frame, "deep").count("<g>") == 151
+    assert list(folded_stacks(node_of({}))) == []

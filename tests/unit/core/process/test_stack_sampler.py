@@ -144,8 +144,8 @@ def test_the_share_on_the_processor_is_added_up_and_rounded_once(waiting: Sample
             self.now += 2_000_000
             return self.now
 
-    sampler = StackSampler(Steps(), 100, Used())
-    on_cpu, off_cpu, taken = sampler.sample((waiting.ids,), 8, 0)
+    sampler = StackSampler(Steps(), 100, cpu_ns=Used())
+    on_cpu, off_cpu, taken = sampler.sample(lambda: (waiting.ids,), 8, 0)
     assert (taken, on_cpu.value, off_cpu.value) == (8, 2, 6)
 
 

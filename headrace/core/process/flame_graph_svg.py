@@ -6,42 +6,24 @@ Source: Brendan Gregg, The Flame Graph, 2016: the width of a frame is its share 
 import html
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from headrace.cli.figures import shorten
+from headrace.core.process.flame_graph import FlameGraphNode
 
 _WIDTH: Final = 1200
 _ROW: Final = 18
 _TOP: Final = 48
 _CHARACTER: Final = 7.0
-_DEPTH_MAX: Final = 150
 _LEAST_WIDTH: Final = 0.4
 """Width in pixels below which a frame is not drawn."""
 
 
-@dataclass(frozen=True)
-class StackFrame:
-    """A function with the samples in which it, or what it called, was seen."""
-
-    name: str
-    value: int
-    children: tuple["StackFrame", ...] = ()
-
-    @classmethod
-    def of(cls, node: dict[str, Any], depth: int = 0) -> "StackFrame":
-        """Return the frame of a JSON node; what is deeper than 150 calls is cut off."""
-        below = node.get("children") or [] if depth < _DEPTH_MAX else []
-        children = tuple(cls.of(one, depth + 1) for one in below)
-        return cls(str(node.get("name", "?")), int(node.get("value", 0)), children)
-
-
-def folded_stacks(root: StackFrame) -> Iterator[str]:
+def folded_stacks(root: FlameGraphNode) -> Iterator[str]:
     """Yield `caller;callee 12` for each stack that was seen on top."""
     yield from _folded(root, ())
 
 
-def _folded(frame: StackFrame, callers: tuple[str, ...]) -> Iterator[str]:
+def _folded(frame: FlameGraphNode, callers: tuple[str, ...]) -> Iterator[str]:
     own = frame.value - sum(child.value for child in frame.children)
     # A semicolon divides frames.
     stack = (*callers, frame.name.replace(";", ":"))
@@ -51,8 +33,8 @@ def _folded(frame: StackFrame, callers: tuple[str, ...]) -> Iterator[str]:
         yield from _folded(child, stack)
 
 
-def flamegraph_svg(root: StackFrame, title: str) -> str:
-    """Return the picture; a frame under the pointer tells its name and share."""
+def flame_graph_svg(root: FlameGraphNode, title: str, unit: str = "samples") -> str:
+    """Return the picture; a frame under the pointer tells its name, its number of `unit`, and its share."""
     height = _TOP + _ROW * (_depth(root) + 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
@@ -60,20 +42,23 @@ def flamegraph_svg(root: StackFrame, title: str) -> str:
         f"<title>{_escaped(title)}</title>",
         f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>',
         f'<text x="{_WIDTH / 2}" y="24" text-anchor="middle" font-size="16">{_escaped(title)}</text>',
-        *_rectangles(root, 0.0, float(_WIDTH), height - _ROW, max(1, root.value)),
+        *_rectangles(root, 0.0, float(_WIDTH), height - _ROW, (max(1, root.value), unit)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _depth(frame: StackFrame) -> int:
+def _depth(frame: FlameGraphNode) -> int:
     return 1 + max(map(_depth, frame.children), default=0)
 
 
-def _rectangles(frame: StackFrame, x: float, width: float, y: int, total: int) -> Iterator[str]:
+def _rectangles(
+    frame: FlameGraphNode, x: float, width: float, y: int, whole: tuple[int, str]
+) -> Iterator[str]:
     if width < _LEAST_WIDTH:
         return
-    told = f"{frame.name}: {frame.value} samples, {frame.value / total:.1%}"
+    total, unit = whole
+    told = f"{frame.name}: {frame.value:,} {unit}, {frame.value / total:.1%}"
     shown = _fitting(frame.name, width)
     yield (
         f'<g><title>{_escaped(told)}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}" '
@@ -83,7 +68,7 @@ def _rectangles(frame: StackFrame, x: float, width: float, y: int, total: int) -
     )
     for child in sorted(frame.children, key=lambda one: one.name):
         child_width = width * child.value / max(1, frame.value)
-        yield from _rectangles(child, x, child_width, y - _ROW, total)
+        yield from _rectangles(child, x, child_width, y - _ROW, whole)
         x += child_width
 
 
@@ -91,7 +76,7 @@ def _fitting(name: str, width: float) -> str:
     room = int((width - 6) / _CHARACTER)
     if room < 3:
         return ""
-    return shorten(name, room)
+    return name if len(name) <= room else f"{name[: room - 1]}…"
 
 
 def _color(name: str) -> str:
