@@ -95,6 +95,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "rocksdict": frozenset({"state"}),
     "psycopg": frozenset({"connectors"}),
     "confluent_kafka": frozenset({"connectors"}),
+    "boto3": frozenset({"checkpoint"}),
+    "botocore": frozenset({"checkpoint"}),
     "kazoo": frozenset({"cluster.high_availability"}),
     "kubernetes": frozenset({"cluster.high_availability"}),
     "prometheus_client": frozenset({"metrics"}),

@@ -1,7 +1,8 @@
 """File system operations for checkpoints, by path or URI. They block, and raise CheckpointStorageError.
 
-Local folders are used with the operating system's own calls, because pyarrow cannot make a file durable or create one
-only if it is absent; every other file system is pyarrow's. Source: Flink FileSystem.
+Local folders are used with the operating system's own calls (`local_files`), because pyarrow cannot make a file durable
+or create one only if it is absent; S3 does that itself (`conditional_writes`). All else is pyarrow's.
+Source: Flink FileSystem.
 """
 
 import contextlib
@@ -19,6 +20,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.checkpoint.storage.conditional_writes import S3ConditionalWrites
+from headrace.checkpoint.storage.local_files import OWNER_ONLY, make_local, put_local, write_local
 from headrace.core.entry_points import entry_point_names, load_entry_point
 
 T = TypeVar("T")
@@ -30,8 +33,6 @@ ENTRY_POINT_GROUP_FILE_SYSTEMS: Final = "headrace.file_systems"
 STREAM_BYTES: Final = 1 << 20
 _REMOVAL_ATTEMPTS: Final = 16
 _LISTING_ATTEMPTS: Final = 16
-_NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_OWNER_ONLY: Final = 0o700
 _SCHEMES: Final[dict[str, OpenFileSystem]] = {}
 
 
@@ -106,7 +107,7 @@ def write_new(uri: str, parts: Iterable[bytes | memoryview]) -> None:
     system, path = _place_of("write", uri)
     try:
         if isinstance(system, fs.LocalFileSystem):
-            _write_local(path, parts)
+            write_local(path, parts)
         else:
             _write_remote(system, path, parts)
     except (OSError, pa.ArrowException) as error:
@@ -119,15 +120,18 @@ def write_new(uri: str, parts: Iterable[bytes | memoryview]) -> None:
 def put_if_absent(uri: str, content: bytes, token: str) -> bool:
     """Create a file with this content unless it exists; return whether it was created.
 
-    `token`: unique. On local folders this is atomic, and durable when it returns. Elsewhere pyarrow has no conditional
-    write: there it looks, moves and reads back, which two simultaneous writers may both pass.
+    `token`: unique. Where `creates_atomically`, two simultaneous writers never both get True, and the file is durable
+    when this returns. Elsewhere it looks, moves and reads back, which both may pass.
     """
     system, path = _place_of("publish", uri)
     folder, _, name = path.rpartition("/")
     temporary = f"{folder}/.{name}.{token}"
     try:
         if isinstance(system, fs.LocalFileSystem):
-            return _put_local(path, temporary, content)
+            return put_local(path, temporary, content)
+        store = _conditional_writes(uri, system)
+        if store is not None and store.is_honoured(path):
+            return store.put(path, content, token)
         return _put_remote(system, path, temporary, content)
     except (OSError, pa.ArrowException) as error:
         raise CheckpointStorageError.of("publish", uri, error) from error
@@ -144,7 +148,7 @@ def replace_file(uri: str, content: bytes, token: str, *, is_hint: bool = False)
     with _errors("write", uri):
         if isinstance(system, fs.LocalFileSystem):
             try:
-                _write_local(temporary, [content], is_durable=not is_hint)
+                write_local(temporary, [content], is_durable=not is_hint)
                 os.replace(temporary, path)
             finally:
                 with contextlib.suppress(FileNotFoundError):
@@ -154,8 +158,35 @@ def replace_file(uri: str, content: bytes, token: str, *, is_hint: bool = False)
             _write_remote(system, path, [content])
 
 
+def replace_own_hint(uri: str, content: bytes, token: str) -> bool:
+    """Replace a file that `put_if_absent` has created with this token; return False where that one is not there now.
+
+    On folders nobody looks: there the caller is its only writer. After a loss of power nobody may rely on the file.
+    """
+    system, path = _place_of("write", uri)
+    store = _conditional_writes(uri, system)
+    if store is None:
+        replace_file(uri, content, token, is_hint=True)
+        return True
+    with _errors("write", uri):
+        return store.replace_own(path, content, token)
+
+
+def creates_atomically(uri: str) -> bool:
+    """Whether `put_if_absent` lets one of two simultaneous writers win there. Asks an object store. ConfigurationError.
+
+    S3ClientMissingError where only the client for that is missing.
+    """
+    system, path = _place_of("look for", uri)
+    if isinstance(system, fs.LocalFileSystem):
+        return True
+    store = _conditional_writes(uri, system, is_needed=True)
+    with _errors("try a conditional write at", uri):
+        return store is not None and store.is_honoured(path)
+
+
 def makes_names_at_once(uri: str) -> bool:
-    """Whether `put_if_absent` is atomic there: after it has failed, the name exists or never will."""
+    """Whether, after `put_if_absent` has failed there, the name exists or never will."""
     system, _ = _place_of("look for", uri)
     return isinstance(system, fs.LocalFileSystem)
 
@@ -241,7 +272,7 @@ def make_folder(uri: str, *, is_shared: bool = False) -> None:
     system, path = _place_of("make the folder", uri)
     with _errors("make the folder", uri):
         if isinstance(system, fs.LocalFileSystem):
-            _make_local(path, 0o777 if is_shared else _OWNER_ONLY)
+            make_local(path, 0o777 if is_shared else OWNER_ONLY)
         else:
             system.create_dir(path, recursive=True)
 
@@ -300,14 +331,28 @@ def _place_of(operation: str, uri: str) -> tuple[Any, str]:
     return system, f"{folder.rstrip('/')}/{file_name_of(uri)}"
 
 
+def _conditional_writes(
+    uri: str, system: Any, *, is_needed: bool = False
+) -> S3ConditionalWrites | None:
+    """Return the writer of an object store that knows conditions; None where there is none, or no client for it."""
+    parts = urlsplit(uri)
+    if parts.scheme != "s3" or _opener_of("s3") is not None:
+        return None
+    return S3ConditionalWrites.open(
+        parts.username, parts.password, parts.query, system.region, is_needed=is_needed
+    )
+
+
 @lru_cache(maxsize=64)
 def _folder_of(uri: str) -> tuple[Any, str]:
     if not is_uri(uri):
         return fs.LocalFileSystem(), uri or "/"
-    scheme = urlsplit(uri).scheme
+    return (_opener_of(urlsplit(uri).scheme) or fs.FileSystem.from_uri)(uri)
+
+
+def _opener_of(scheme: str) -> OpenFileSystem | None:
     # No package redefines local files, and searching for one would delay the first checkpoint of a process.
-    open_file_system = _SCHEMES.get(scheme) or (None if scheme == "file" else _installed(scheme))
-    return (open_file_system or fs.FileSystem.from_uri)(uri)
+    return _SCHEMES.get(scheme) or (None if scheme == "file" else _installed(scheme))
 
 
 @lru_cache(maxsize=64)
@@ -315,47 +360,6 @@ def _installed(scheme: str) -> OpenFileSystem | None:
     if scheme not in entry_point_names(ENTRY_POINT_GROUP_FILE_SYSTEMS):
         return None
     return load_entry_point(ENTRY_POINT_GROUP_FILE_SYSTEMS, scheme)
-
-
-def _write_local(
-    path: str, parts: Iterable[bytes | memoryview], *, is_durable: bool = True
-) -> None:
-    with _new_local(path) as file:
-        for part in parts:
-            file.write(part)
-        if is_durable:
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _new_local(path: str) -> Any:
-    try:
-        return open(path, "xb", opener=_open_as_in_its_folder)
-    except FileNotFoundError:
-        _make_local(os.path.dirname(path), _OWNER_ONLY)
-        return open(path, "xb", opener=_open_as_in_its_folder)
-
-
-def _open_as_in_its_folder(path: str, flags: int) -> int:
-    """Open a file with the folder's permissions.
-
-    Users who may not enter the folder cannot read its files either, should these be moved or linked elsewhere.
-    """
-    mode = os.stat(os.path.dirname(path)).st_mode & 0o666
-    return os.open(path, flags, mode)
-
-
-def _make_local(path: str, mode: int) -> None:
-    missing: list[str] = []
-    while path and not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    for folder in reversed(missing):
-        # A file of that name, or a broken link, is reported below.
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, mode)
-    if missing and not os.path.isdir(missing[0]):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), missing[0])
 
 
 def _write_remote(system: Any, path: str, parts: Iterable[bytes | memoryview]) -> None:
@@ -372,44 +376,6 @@ def _write_remote(system: Any, path: str, parts: Iterable[bytes | memoryview]) -
     found = system.get_file_info(path).size
     if found != size_bytes:
         raise OSError(errno.EIO, f"{size_bytes} bytes were written, and {found} have arrived")
-
-
-def _put_local(path: str, temporary: str, content: bytes) -> bool:
-    try:
-        _write_local(temporary, [content])
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LINKS or not os.path.exists(temporary):
-            raise
-        return _put_by_claim(path, temporary)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-    _sync_folder(os.path.dirname(path))
-    return True
-
-
-def _put_by_claim(path: str, temporary: str) -> bool:
-    """Publish a file without hard links: only the caller that creates the claim file may rename; claims stay."""
-    try:
-        claim = f"{path}.claim"
-        os.close(_open_as_in_its_folder(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    except FileExistsError:
-        return False
-    os.replace(temporary, path)
-    _sync_folder(os.path.dirname(path))
-    return True
-
-
-def _sync_folder(folder: str) -> None:
-    # Without this the new name may not survive a loss of power although the content does.
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _put_remote(system: Any, path: str, temporary: str, content: bytes) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, SHARED_FILES
-from headrace.checkpoint.storage.file_systems import absolute_uri, child_uri, makes_names_at_once
+from headrace.checkpoint.storage.file_systems import absolute_uri, child_uri, creates_atomically
 from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.cluster.high_availability.job_graph_pointers import JobGraphPointers
 from headrace.cluster.high_availability.kubernetes.kubernetes_client import KubernetesClient
@@ -32,6 +32,7 @@ from headrace.cluster.high_availability.zookeeper.zookeeper_pointers import ZooK
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import SeededRandom
+from headrace.core.redaction import shown_uri
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def open_coordination(settings: Settings, random: SeededRandom) -> Coordination:
 
 
 def storage_folder(settings: Settings) -> str:
-    """Return the folder of the cluster in the storage. ConfigurationError where it cannot hold what leaders need."""
+    """Return the folder of the cluster in the storage. ConfigurationError where none is named."""
     directory = settings.get_option(STORAGE_DIR)
     if not directory:
         raise ConfigurationError(
@@ -83,13 +84,19 @@ def storage_folder(settings: Settings) -> str:
             settings.get_option(HIGH_AVAILABILITY_TYPE),
             f"it needs a folder that all drivers see: set {STORAGE_DIR.key}",
         )
-    folder = child_uri(absolute_uri(directory), cluster_id(settings))
-    if not makes_names_at_once(folder):
+    return child_uri(absolute_uri(directory), cluster_id(settings))
+
+
+def check_storage(settings: Settings) -> None:
+    """Check that drivers can rely on the storage: it is asked, if it is an object store.
+
+    ConfigurationError; S3ClientMissingError; CheckpointStorageError where it does not answer.
+    """
+    if not creates_atomically(child_uri(storage_folder(settings), "leader")):
         raise ConfigurationError(
             STORAGE_DIR.key,
-            directory,
+            shown_uri(settings.get_option(STORAGE_DIR)),
             "files are not created atomically there, so that two drivers could lead at once: name a folder of this "
-            "machine, or a shared one that is mounted (NFS, CephFS); checkpoints may lie in an object store all the "
-            f"same ({CHECKPOINT_DIRECTORY.key})",
+            "machine, a shared one that is mounted (NFS, CephFS), or one of an S3 store that obeys If-None-Match and "
+            f"If-Match; checkpoints may lie elsewhere all the same ({CHECKPOINT_DIRECTORY.key})",
         )
-    return folder

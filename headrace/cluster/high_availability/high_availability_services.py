@@ -5,8 +5,8 @@
     <storageDir>/<cluster id>/job-results/…     jobs that have ended
     <storageDir>/<cluster id>/checkpoints/…     checkpoints of jobs that name no folder of their own
 
-Only file systems where a file is created atomically, if absent, can hold them: folders of the machine, and shared
-folders that are mounted. Source: Flink HighAvailabilityServices, FileSystemHaServices.
+Only file systems where a file is created atomically, if absent, can hold them: folders of the machine, shared folders
+that are mounted, and stores of S3 that obey conditions. Source: Flink HighAvailabilityServices, FileSystemHaServices.
 """
 
 import os
@@ -24,7 +24,11 @@ from headrace.checkpoint.options import (
 )
 from headrace.checkpoint.storage.file_systems import child_uri
 from headrace.checkpoint.storage.metadata_key import metadata_key
-from headrace.cluster.high_availability.coordination import open_coordination, storage_folder
+from headrace.cluster.high_availability.coordination import (
+    check_storage,
+    open_coordination,
+    storage_folder,
+)
 from headrace.cluster.high_availability.job_graph_store import JobGraphStore
 from headrace.cluster.high_availability.job_result_store import JobResultStore
 from headrace.cluster.high_availability.leader_election_service import LeaderElectionService
@@ -45,7 +49,7 @@ class HighAvailabilityServices:
 
     def __init__(self, settings: Settings, clock: Clock, random: SeededRandom) -> None:
         folder = storage_folder(settings)
-        key, is_shared = metadata_key(settings), settings.get_option(SHARED_FILES)
+        check_storage(settings)
         key, is_shared = metadata_key(settings), settings.get_option(SHARED_FILES)
         self._coordination: Final = open_coordination(settings, random)
         self._checkpoints: Final = child_uri(folder, "checkpoints")

@@ -5,6 +5,7 @@
 So of two drivers that take the leadership at once one gets it, and no file ever has two writers: creation is the only
 step that has to be atomic. The largest epoch leads. An old leader that renews beside its successor writes a file that
 nobody reads any more, and sees the successor's right after: it writes, then looks; the successor creates, then reads.
+An object store also refuses a renewal that arrives after a later one.
 Records are sealed with the user's key. Source: Flink LeaderElectionDriver; Burrows 2006 (sequencers).
 """
 
@@ -18,9 +19,10 @@ from headrace.checkpoint.storage.file_systems import (
     put_if_absent,
     read_all,
     remove_file,
-    replace_file,
+    replace_own_hint,
 )
 from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.high_availability.leader_records import SealedLeaderRecord
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.randomness import SeededRandom
@@ -43,9 +45,11 @@ class LeaderFiles:
     ) -> None:
         """`is_shared`: see file_systems.make_folder."""
         self._folder: Final = folder_uri
+        self._cluster: Final = cluster
         self._sealed: Final = SealedLeaderRecord(cluster, key)
         self._random: Final = random
         self._is_shared: Final = is_shared
+        self._term = ""
 
     def newest(self) -> LeaderRecord | None:
         """Return the record of the newest epoch, or None where nobody has ever led."""
@@ -62,7 +66,8 @@ class LeaderFiles:
     def take(self, record: LeaderRecord) -> bool:
         """Take an epoch, and return whether this process got it and it is the newest."""
         make_folder(self._folder, is_shared=self._is_shared)
-        if not put_if_absent(self._uri(record.epoch), self._sealed.encode(record), self._token()):
+        self._term = self._random.randbytes(8).hex()
+        if not put_if_absent(self._uri(record.epoch), self._sealed.encode(record), self._term):
             return False
         epochs = self._epochs()
         for older in epochs[:-_KEPT]:
@@ -71,11 +76,11 @@ class LeaderFiles:
         return epochs[-1] == record.epoch
 
     def renew(self, record: LeaderRecord) -> None:
-        """Replace the record of the epoch that this process has taken."""
+        """Replace the record of the epoch that this process has taken. LeadershipLostError where it is not its own."""
         # After a loss of power nobody leads: no observer relies on the file then.
-        replace_file(
-            self._uri(record.epoch), self._sealed.encode(record), self._token(), is_hint=True
-        )
+        uri = self._uri(record.epoch)
+        if not replace_own_hint(uri, self._sealed.encode(record), self._term):
+            raise LeadershipLostError(self._cluster, f"{uri} is not its record any more")
 
     def doubt(self) -> str:
         """Nothing is known without reading the folder."""
@@ -91,6 +96,3 @@ class LeaderFiles:
 
     def _uri(self, epoch: int) -> str:
         return child_uri(self._folder, f"epoch-{epoch:08d}")
-
-    def _token(self) -> str:
-        return self._random.randbytes(8).hex()

@@ -18,6 +18,7 @@ import msgspec
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.checkpoint.options import INTERVAL
+from headrace.checkpoint.storage.file_systems import child_uri, files_below, is_uri, read_all
 from headrace.common import Encoder
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings
@@ -170,14 +171,18 @@ class DriverProcess:
 
 
 class Rivals:
-    """Drivers of one cluster in one folder."""
+    """Drivers of one cluster in one folder, whose common storage lies there, or in an object store."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store_uri: str = "") -> None:
         self.folder: Final = folder
+        self._store_uri: Final = store_uri or str(folder / "ha")
         self.storage: Final = folder / "ha" / "test"
+        """Only where it is a folder."""
+        self.uri: Final = child_uri(self._store_uri, "test")
         self._drivers: Final[list[DriverProcess]] = []
 
     def start(self, name: str, *, failpoints: str = "", **options: str) -> DriverProcess:
+        options = {"high-availability.storageDir": self._store_uri, **options}
         driver = DriverProcess(self.folder, name, failpoints=failpoints, **options)
         self._drivers.append(driver)
         driver.wait_for("started")
@@ -187,12 +192,27 @@ class Rivals:
         """Wait until nothing is left of a job that has ended."""
 
         def left() -> list[str]:
-            # Folders go meanwhile, which `os.walk` passes over and `Path.rglob` does not.
-            walked = os.walk(self.storage / below)
-            paths = [f"{place}/{name}" for place, *names in walked for name in chain(*names)]
+            if is_uri(self.uri):
+                found = files_below(child_uri(self.uri, below) if below else self.uri)
+                paths = [entry.relative_path for entry in found]
+            else:
+                # Folders go meanwhile, which `os.walk` passes over and `Path.rglob` does not.
+                walked = os.walk(self.storage / below)
+                paths = [f"{place}/{name}" for place, *names in walked for name in chain(*names)]
             return [path for path in paths if job.job_id.hex() in path]
 
         wait_until(lambda: not left(), 60, f"no file of the job: {left()}")
+
+    def record(self, epoch: int) -> str:
+        """Return the record of who led then."""
+        return bytes(read_all(child_uri(self.uri, "leader", f"epoch-{epoch:08d}"))).decode()
+
+    def newest_checkpoint(self, job: "NumbersJob") -> int | None:
+        """Return the checkpoint from which whoever comes next has to go on."""
+        found = files_below(child_uri(self.uri, "checkpoints", job.job_id.hex()))
+        names = [entry.relative_path.split("/") for entry in found]
+        ids = [int(name[0].removeprefix("chk-")) for name in names if name[-1] == "_metadata"]
+        return max(ids, default=None)
 
     def dispose(self) -> None:
         for driver in self._drivers:
@@ -200,8 +220,8 @@ class Rivals:
 
 
 @contextlib.contextmanager
-def rivals(folder: Path) -> Generator[Rivals]:
-    one = Rivals(folder)
+def rivals(folder: Path, store_uri: str = "") -> Generator[Rivals]:
+    one = Rivals(folder, store_uri)
     try:
         yield one
     finally:

@@ -76,9 +76,9 @@ class Outcome:
         return replace(self, mistakes=(*self.mistakes, late))
 
 
-def kill_at(step: Step, folder: Path) -> Outcome:
+def kill_at(step: Step, folder: Path, store_uri: str = "") -> Outcome:
     """Kill the leader at a step; the standby goes on."""
-    with rivals(folder) as pair:
+    with rivals(folder, store_uri) as pair:
         job = NumbersJob(folder, padding=_PADDING_BYTES, count=3_000, parallelism=_TASK_COUNT)
         first = pair.start("first", failpoints=step.arming)
         first.wait_for("leads")
@@ -87,7 +87,7 @@ def kill_at(step: Step, folder: Path) -> Outcome:
         first.say("submit", str(job.file))
         assert first.wait() == -9
         killed_s = time.monotonic()
-        newest = _newest_checkpoint(pair, job)
+        newest = pair.newest_checkpoint(job)
         led_s = second.wait_for("leads")["at"]
         mistakes: list[str] = []
         if step is Step.ACCEPTED:
@@ -114,7 +114,7 @@ def kill_with_task_manager(folder: Path) -> Outcome:
         first.say("die-with-one")
         assert first.wait() == -9
         killed_s = time.monotonic()
-        newest = _newest_checkpoint(pair, job)
+        newest = pair.newest_checkpoint(job)
         running = _await_running(second, job)
         mistakes: list[str] = []
         if running["restored"] != newest:
@@ -158,12 +158,6 @@ def _await_running(driver: DriverProcess, job: NumbersJob) -> dict[str, Any]:
     driver.wait_for("leads")
     driver.say("running", str(job.job_id))
     return driver.wait_for("running")
-
-
-def _newest_checkpoint(pair: Rivals, job: NumbersJob) -> int | None:
-    """The checkpoint from which whoever comes next has to go on."""
-    found = (pair.storage / "checkpoints" / job.job_id.hex()).glob("chk-*/_metadata")
-    return max((int(path.parent.name.removeprefix("chk-")) for path in found), default=None)
 
 
 def _end(driver: DriverProcess, pair: Rivals, job: NumbersJob) -> tuple[str, ...]:

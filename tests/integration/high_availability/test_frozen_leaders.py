@@ -4,24 +4,15 @@ It freezes anywhere, or at the worst moments: after it has looked whether it lea
 and signals; the options of the election are the defaults.
 """
 
-from collections.abc import Generator
-from pathlib import Path
-
 import pytest
 
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
-from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
+from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 COUNT = 6_000
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Generator[Rivals]:
-    with rivals(tmp_path) as one:
-        yield one
 
 
 def lead_in_its_place(second: DriverProcess, job: NumbersJob) -> None:
@@ -32,20 +23,21 @@ def lead_in_its_place(second: DriverProcess, job: NumbersJob) -> None:
 
 
 def assert_stands_by_behind_its_successor(
-    first: DriverProcess, second: DriverProcess, job: NumbersJob, storage: Path
+    first: DriverProcess, second: DriverProcess, job: NumbersJob, pair: Rivals
 ) -> None:
     first.go_on()
     first.await_log("this process stands by")
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
-    record = (storage / "leader" / "epoch-00000001").read_text()
+    record = pair.record(1)
     assert f"process {first.pid} " in record
     assert '"is_released":false' in record, "it gave back what was not its own any more"
     second.close()
     first.await_log("this process leads the cluster 'test' (epoch 3)")
 
 
+@pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)
 def test_a_leader_that_was_frozen_past_its_lease_stands_by_and_leads_again(pair: Rivals) -> None:
     job = NumbersJob(pair.folder, count=COUNT)
     first = pair.start("first")
@@ -57,19 +49,22 @@ def test_a_leader_that_was_frozen_past_its_lease_stands_by_and_leads_again(pair:
     second.await_standby()
     first.stop()
     lead_in_its_place(second, job)
-    assert_stands_by_behind_its_successor(first, second, job, pair.storage)
+    assert_stands_by_behind_its_successor(first, second, job, pair)
 
 
 @pytest.mark.parametrize(
-    "point",
+    ("point", "pair"),
     [
-        Failpoint.PUBLISHING,
-        Failpoint.METADATA_WRITTEN,
-        Failpoint.COMMIT_BEGUN,
-        Failpoint.COMMIT_HALF,
-        Failpoint.JOB_STORED,
+        (Failpoint.PUBLISHING, "folder"),
+        (Failpoint.PUBLISHING, "s3"),
+        (Failpoint.METADATA_WRITTEN, "folder"),
+        (Failpoint.COMMIT_BEGUN, "folder"),
+        (Failpoint.COMMIT_HALF, "folder"),
+        (Failpoint.JOB_STORED, "folder"),
+        (Failpoint.JOB_STORED, "s3"),
     ],
-    ids=lambda point: point.value,
+    indirect=["pair"],
+    ids=lambda value: value if isinstance(value, str) else value.value,
 )
 def test_what_a_frozen_leader_was_about_to_write_changes_nothing(
     pair: Rivals, point: Failpoint
@@ -83,4 +78,4 @@ def test_what_a_frozen_leader_was_about_to_write_changes_nothing(
     first.say("submit", str(job.file))
     wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
     lead_in_its_place(second, job)
-    assert_stands_by_behind_its_successor(first, second, job, pair.storage)
+    assert_stands_by_behind_its_successor(first, second, job, pair)

@@ -4,19 +4,19 @@ Real processes, signals and files; the options of the election are the defaults.
 """
 
 import time
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
-from tests.integration.high_availability.drivers import NumbersJob, Rivals, rivals
+from tests.integration.high_availability.drivers import NumbersJob, Rivals
 from tests.integration.high_availability.leader_kills import (
     Step,
     kill_at,
     kill_with_task_manager,
 )
+from tests.integration.programs.s3_server import S3Server
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -25,12 +25,7 @@ SLACK_S = 30.0
 """For the start of processes on a machine that does much else."""
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Generator[Rivals]:
-    with rivals(tmp_path) as one:
-        yield one
-
-
+@pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)
 def test_a_standby_goes_on_with_the_job_of_a_killed_leader(pair: Rivals) -> None:
     job = NumbersJob(pair.folder)
     first = pair.start("first")
@@ -58,6 +53,15 @@ def test_a_leader_that_dies_at_a_step_of_a_job_loses_and_repeats_nothing(
     step: Step, tmp_path: Path
 ) -> None:
     outcome = kill_at(step, tmp_path)
+    assert outcome.mistakes == ()
+    assert outcome.failover_s < LEASE_S + SLACK_S
+
+
+@pytest.mark.parametrize("step", [Step.METADATA, Step.RESULT], ids=lambda step: step.name.lower())
+def test_a_leader_that_dies_at_a_step_loses_and_repeats_nothing_in_an_object_store(
+    step: Step, tmp_path: Path, object_store: S3Server
+) -> None:
+    outcome = kill_at(step, tmp_path, object_store.folder(tmp_path.name))
     assert outcome.mistakes == ()
     assert outcome.failover_s < LEASE_S + SLACK_S
 
@@ -116,4 +120,4 @@ def test_jobs_of_a_cluster_that_a_client_ends_are_over(pair: Rivals) -> None:
     pair.assert_forgotten(job, below="jobs")
     pair.assert_forgotten(job, below="job-results")
     # Somebody may go on from there by hand, as after the end of any cluster.
-    assert list((pair.storage / "checkpoints" / job.job_id.hex()).glob("chk-*/_metadata"))
+    assert pair.newest_checkpoint(job)

@@ -15,15 +15,9 @@ from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
 from headrace.rest.connections import find_connection
 from testkit.waiting import wait_until
-from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
+from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Generator[Rivals]:
-    with rivals(tmp_path) as one:
-        yield one
 
 
 @contextlib.contextmanager

@@ -1,28 +1,45 @@
-"""An S3 server of the tests' own: moto's, in a process beside them, with one bucket, forgotten when it ends."""
+"""An S3 server of the tests' own: moto's, in a process beside them, with one bucket, forgotten when it ends.
+
+It obeys If-None-Match and If-Match, but looks and writes in two steps, and has a thread for each connection: two
+writers could both pass. So a lock around each request, once its body has arrived, makes the two steps one, as S3
+promises.
+"""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 BUCKET = "bucket"
 _PROGRAM = f"""
-import logging, sys
-from moto.server import ThreadedMotoServer
+import io, logging, sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from pyarrow import fs
+from werkzeug.serving import make_server
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-_, port = server.get_host_and_port()
-address = f"127.0.0.1:{{port}}"
+moto = DomainDispatcherApplication(create_backend_app)
+one_at_a_time = threading.Lock()
+
+def application(environ, start_response):
+    # First, so that a client that is frozen in the midst of a request keeps nobody waiting.
+    length = None if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
+    environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(length))
+    with one_at_a_time:
+        return [b"".join(moto(environ, start_response))]
+
+server = make_server("127.0.0.1", 0, application, threaded=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+address = f"127.0.0.1:{{server.server_port}}"
 store = fs.S3FileSystem(
     endpoint_override=address, scheme="http", region="us-east-1", allow_bucket_creation=True
 )
 store.create_dir("{BUCKET}")
 print(address, flush=True)
 sys.stdin.read()
-server.stop()
 """
 
 CREDENTIALS = {
@@ -33,9 +50,30 @@ CREDENTIALS = {
 }
 
 
+@dataclass(frozen=True)
+class S3Server:
+    """A server that runs."""
+
+    address: str
+    pid: int
+
+    def folder(self, name: str) -> str:
+        """Return the URI of a folder of its bucket."""
+        return f"s3://{BUCKET}/{name}?endpoint_override={self.address}&scheme=http&region=us-east-1"
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Answer nobody meanwhile."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+
 @contextlib.contextmanager
-def running_server(environment: dict[str, str]) -> Iterator[str]:
-    """Start one, hand out its address once the bucket is there, and end it. `environment`: with CREDENTIALS."""
+def running_server(environment: dict[str, str]) -> Iterator[S3Server]:
+    """Start one, hand it out once the bucket is there, and end it. `environment`: with CREDENTIALS."""
     process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM],
         stdin=subprocess.PIPE,
@@ -48,5 +86,5 @@ def running_server(environment: dict[str, str]) -> Iterator[str]:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         assert address, "the S3 server did not start: see its standard error"
-        yield address
+        yield S3Server(address, process.pid)
         process.stdin.close()

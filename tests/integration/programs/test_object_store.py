@@ -49,8 +49,8 @@ def store() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
-        with running_server(dict(os.environ)) as address:
-            yield f"s3://{BUCKET}/job?endpoint_override={address}&scheme=http&region=us-east-1"
+        with running_server(dict(os.environ)) as server:
+            yield server.folder("job")
 
 
 class CountPerKey(KeyedProcessFunction):

@@ -268,7 +268,7 @@ def test_a_full_disk_leaves_no_half_checkpoint(
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headrace.checkpoint.storage.file_systems._write_local", full)
+    monkeypatch.setattr("headrace.checkpoint.storage.local_files.write_local", full)
     monkeypatch.setattr("headrace.checkpoint.storage.file_systems._write_remote", full)
     with pytest.raises(CheckpointStorageError, match="No space left"):
         storage.publish(metadata_of(1), options)
@@ -289,7 +289,7 @@ def test_an_error_after_the_name_was_made_is_none(
     def fail(folder: str) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("headrace.checkpoint.storage.file_systems._sync_folder", fail)
+    monkeypatch.setattr("headrace.checkpoint.storage.local_files._sync_folder", fail)
     published = storage.publish(metadata_of(1), options)
     assert completed(storage, settings) == [published]
 
