@@ -14,13 +14,13 @@ CEILINGS: Final = {
     "checkpoint": (21, 2_550),
     "cli": (60, 5_200),
     "client": (6, 605),
-    "cluster": (161, 15_350),
+    "cluster": (162, 15_540),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (60, 5_600),
     "datastream": (40, 400),
     "functions": (29, 3_010),
-    "gateways": (14, 1_060),
+    "gateways": (14, 1_065),
     "graph": (11, 1_450),
     "headrace": (3, 60),
     "metrics": (26, 2_150),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (80, 7_420),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (51, 5_860),
+    "spark": (51, 5_970),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (943, 92_030)
+WHEEL_CEILING: Final = (944, 92_350)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -14,7 +14,7 @@ from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.core.clock import Clock
 from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
-from headrace.core.resource_profile import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile, sum_of
 from headrace.core.threads import run_in_thread, start_thread
 from headrace.spark.session.jvm import JvmGoneError
 from headrace.spark.session.spark_errors import unusable_worker
@@ -77,6 +77,8 @@ class SparkResourceDriver:
         self._failure: BaseException | None = None
         self._slot_count: int | None = jobs.slot_count()
         self._executors_due_ms = 0.0
+        # Those without a place that need more than cores and memory. Added to by the caller, taken from by the thread.
+        self._waiting: dict[ResourceId, ResourceProfile] = {}
 
     @property
     def max_worker_count(self) -> int | None:
@@ -88,6 +90,14 @@ class SparkResourceDriver:
 
     def describe_shortage(self) -> str:
         slot_count = self._slot_count
+        wanted = sum_of(tuple(self._waiting.values())).external_resources
+        if wanted:
+            named = " and ".join(f"{amount} {name}" for name, amount in wanted)
+            return (
+                f"they take {named}, which Spark's executors do not have free, and may never have; the job goes on as "
+                "soon as they do: give the application more executors with them, end other jobs, or lower the "
+                "parallelism"
+            )
         if slot_count is None:
             return (
                 "Spark has not given this application an executor for them yet; the job goes on as soon as it has: "
@@ -117,6 +127,8 @@ class SparkResourceDriver:
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         """Ask for a worker; returns at once."""
+        if profile.external_resources:
+            self._waiting[worker_id] = profile
         self._queue.put(WorkerRequested(worker_id, profile))
 
     def release_worker(self, worker_id: ResourceId) -> None:
@@ -212,10 +224,12 @@ class SparkResourceDriver:
             case CancelJob(worker_id):
                 self._jobs.cancel(worker_id)
             case ReportStarted(worker_id):
+                self._waiting.pop(worker_id, None)
                 self._report().worker_started(worker_id)
             case ReportDecommissioned(worker_id, cause):
                 self._report().worker_decommissioned(worker_id, cause)
             case ReportTerminated(worker_id, diagnostics):
+                self._waiting.pop(worker_id, None)
                 _LOG.info("worker %s is gone: %s", worker_id, diagnostics.split("\n", 1)[0])
                 self._report().worker_terminated(worker_id, diagnostics)
 

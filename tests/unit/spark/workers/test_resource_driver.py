@@ -190,3 +190,15 @@ def test_an_executor_that_spark_takes_away_or_loses_is_reported_once() -> None:
     assert jobs.cancelled == [ONE], "Spark would run the worker again elsewhere"
     asyncio.run(driver.close())
     assert reports.is_empty()
+
+
+def test_a_shortage_of_gpus_is_told_by_name_for_as_long_as_workers_wait_for_them() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    jobs.jobs[ONE] = ScriptedJob(active=False)
+    driver.request_worker(ONE, ResourceProfile(external_resources=(("gpu", 3),)))
+    assert driver.describe_shortage().startswith("they take 3 gpu, which Spark's executors do not")
+    jobs.jobs[ONE].active = True
+    assert reports.next() == ("started", "tm-1")
+    assert driver.describe_shortage().startswith("Spark's executors have 4 slot(s)")
+    asyncio.run(driver.close())
