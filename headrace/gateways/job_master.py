@@ -377,6 +377,12 @@ class JobMasterGateway(JobGateway, Protocol):
         """The ResourceManager cannot fulfil the declared requirements."""
         ...
 
+    def notify_task_manager_decommissioned(
+        self, resource_id: ResourceId, cause: str, grace_ms: int
+    ) -> None:
+        """The host takes a TaskManager away, which goes on for `grace_ms` at most: leave it before that."""
+        ...
+
     def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:
         """No TaskManager can ever give a slot with these declared resources."""
         ...

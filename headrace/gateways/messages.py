@@ -37,7 +37,7 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     `text` begins with the one line that names cause, operator and the user's file and line. `is_consequence` says
     that something else must have failed before. `lost_partition`: the result that could not be read, as text;
     `lost_data_set`: what an earlier job left and could not be read. `fault`: class and place of an error that a restart
-    does not mend once it has come again; empty for all others.
+    does not mend once it has come again; empty for all others. `is_planned`: no failure, the host takes resources away.
     """
 
     class_name: str
@@ -49,6 +49,7 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     lost_partition: str = ""
     lost_data_set: ClusterDataSetId | None = None
     fault: str = ""
+    is_planned: bool = False
 
 
 class SlotStatus(msgspec.Struct, frozen=True):

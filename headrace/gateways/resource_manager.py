@@ -118,7 +118,8 @@ class TaskManagerInfo(msgspec.Struct, frozen=True):
     `last_heartbeat_ms` is wall-clock time; `data_port` that of the data plane, on `host`. `free_memory_bytes` is what
     is left of its budget, `memory`, or 0 where it was not measured. `total` is what it has for slots, and `free` what
     no slot of a job takes of that. `held_lock`: what its watcher tells while it does not answer, where there is one
-    (`headrace.heartbeat.held-lock-timeout`). `log_folder`: of its host.
+    (`headrace.heartbeat.held-lock-timeout`). `log_folder`: of its host. `decommissioned`: why the host
+    takes it away soon.
     """
 
     resource_id: ResourceId
@@ -141,6 +142,7 @@ class TaskManagerInfo(msgspec.Struct, frozen=True):
     memory_parts: MemoryParts | None = None
     held_lock: HeldLock | None = None
     log_folder: str = ""
+    decommissioned: str = ""
 
 
 class EndedTaskManager(msgspec.Struct, frozen=True):

@@ -176,6 +176,13 @@ class SimulatedDriver:
         if worker is not None:
             self._simulation.later(1_000, lambda: worker.die("released"))
 
+    def decommission(self, worker_id: ResourceId, notice_ms: float) -> None:
+        """Take a worker's place away: others may have it at once, and the process dies after the notice."""
+        assert self._listener is not None
+        self._listener.worker_decommissioned(worker_id, "the simulated host takes it away")
+        worker = self.workers[worker_id]
+        self._simulation.later(notice_ms, lambda: worker.die("taken away"))
+
     async def close(self) -> None:
         for worker in list(self.workers.values()):
             worker.die("the host was closed")

@@ -11,16 +11,16 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (44, 4_920),
-    "checkpoint": (21, 2_550),
+    "checkpoint": (23, 2_700),
     "cli": (59, 5_150),
     "client": (6, 605),
-    "cluster": (161, 15_380),
+    "cluster": (162, 15_560),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (62, 5_800),
     "datastream": (40, 400),
     "functions": (29, 3_010),
-    "gateways": (14, 1_080),
+    "gateways": (14, 1_090),
     "graph": (11, 1_450),
     "headrace": (3, 60),
     "metrics": (26, 2_150),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (81, 7_530),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (51, 5_860),
+    "spark": (51, 5_970),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (945, 92_330)
+WHEEL_CEILING: Final = (948, 92_780)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -41,6 +41,9 @@ class Reports:
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
         self.queue.put(("terminated", worker_id.name, diagnostics))
 
+    def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
+        self.queue.put(("decommissioned", worker_id.name, cause))
+
     def host_failed(self, error: BaseException) -> None:
         self.queue.put(("host failed", "", str(error)))
 

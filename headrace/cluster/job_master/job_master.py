@@ -21,6 +21,7 @@ from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import ope
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
 from headrace.cluster.job_master.connections.cached_results import DataSetLookup
+from headrace.cluster.job_master.connections.decommissioning import Decommissioning
 from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
 from headrace.cluster.job_master.connections.resource_manager_connection import (
     ResourceManagerConnection,
@@ -213,6 +214,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(scheduler, self._checkpointing, self._ended)
+        self._decommissioning: Final = Decommissioning(
+            self, scheduler.pool, self.task_managers, self._savepoints.take_before_restart
+        )
         self._has_ended = False
         self._is_given_up = False
 
@@ -294,6 +298,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             return RegistrationRejected(f"this JobMaster leads job {self._graph.job_id}")
         if self._scheduler.has_ended:
             return RegistrationRejected("the job has ended")
+        if self._scheduler.pool.is_left(registration.location.resource_id):
+            return RegistrationRejected(
+                "the job has left this TaskManager, which is decommissioned"
+            )
         return await self.task_managers.register(registration)
 
     async def offer_slots(
@@ -303,6 +311,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             raise StaleLeaderError(f"TaskManager {resource_id} is not registered at this JobMaster")
         accepted = self._scheduler.pool.offer(resource_id, offers, self.clock.monotonic_ms())
         self._scheduler.slots_changed()
+        self._decommissioning.slots_changed()
         return accepted
 
     def fail_slot(self, resource_id: ResourceId, allocation_id: AllocationId, cause: str) -> None:
@@ -378,6 +387,11 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     def notify_not_enough_resources(self, explanation: str) -> None:
         self._slots.cannot_come(explanation)
+
+    def notify_task_manager_decommissioned(
+        self, resource_id: ResourceId, cause: str, grace_ms: int
+    ) -> None:
+        self._decommissioning.announced(resource_id, cause, grace_ms)
 
     def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:
         self._slots.cannot_be(profile, explanation)

@@ -23,6 +23,10 @@ class WorkerListener(Protocol):
         """The worker is gone, wanted or not; called exactly once per requested worker."""
         ...
 
+    def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
+        """The host is about to take the worker's place away; called at most once per worker."""
+        ...
+
     def host_failed(self, error: BaseException) -> None:
         """The host itself is gone: fatal."""
         ...
@@ -93,6 +97,7 @@ class WorkerHost:
         self._lock: Final = threading.Lock()
         self._listener: WorkerListener | None = None
         self._is_started: dict[ResourceId, bool] = {}
+        self._decommissioned: dict[ResourceId, str] = {}
         self._failure: BaseException | None = None
         self._is_closed = False
 
@@ -115,11 +120,13 @@ class WorkerHost:
             is_first, self._listener = self._listener is None, listener
             started = tuple(each for each, is_there in self._is_started.items() if is_there)
             placeless = tuple(each for each, is_there in self._is_started.items() if not is_there)
-            failure = self._failure
+            failure, decommissioned = self._failure, dict(self._decommissioned)
         if is_first:
             self._driver.initialize(self)
         if failure is not None:
             listener.host_failed(failure)
+        for worker_id, cause in decommissioned.items():
+            listener.worker_decommissioned(worker_id, cause)
         return PreviousWorkers(placeless, started)
 
     def new_worker_id(self) -> ResourceId:
@@ -136,7 +143,7 @@ class WorkerHost:
     def release_worker(self, worker_id: ResourceId) -> None:
         """Stop a worker for good: no later ResourceManager gets it."""
         with self._lock:
-            self._is_started.pop(worker_id, None)
+            self._forget(worker_id)
         self._driver.release_worker(worker_id)
 
     async def close(self) -> None:
@@ -154,6 +161,10 @@ class WorkerHost:
         if worker_id in self._is_started:
             self._is_started[worker_id] = True
 
+    def _forget(self, worker_id: ResourceId) -> None:
+        self._is_started.pop(worker_id, None)
+        self._decommissioned.pop(worker_id, None)
+
     def worker_started(self, worker_id: ResourceId) -> None:
         with self._lock:
             self._note_start(worker_id)
@@ -163,10 +174,18 @@ class WorkerHost:
 
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
         with self._lock:
-            self._is_started.pop(worker_id, None)
+            self._forget(worker_id)
             listener = self._listener
         assert listener is not None
         listener.worker_terminated(worker_id, diagnostics)
+
+    def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
+        with self._lock:
+            if worker_id in self._is_started:
+                self._decommissioned[worker_id] = cause
+            listener = self._listener
+        assert listener is not None
+        listener.worker_decommissioned(worker_id, cause)
 
     def host_failed(self, error: BaseException) -> None:
         with self._lock:

@@ -107,6 +107,13 @@ LOG_COPY_SIZE: Final = ConfigOption(
     "Bytes of log and output of each TaskManager on another host that the driver keeps, so that REST shows them after "
     "its end: the newest that were written until its last heartbeat. 0 keeps none: they then lie on that host alone.",
 )
+DECOMMISSION_GRACE: Final = ConfigOption(
+    "headrace.decommission.grace",
+    timedelta,
+    timedelta(seconds=20),
+    "How long jobs may go on in a TaskManager whose Spark executor is decommissioned, until they have slots elsewhere "
+    "and a checkpoint to restart from. It must be less than the notice that the host gives.",
+)
 JOB_TIMEOUT: Final = ConfigOption(
     "resourcemanager.job.timeout",
     timedelta,

@@ -5,7 +5,7 @@ Main thread of the ResourceManager. Source: Flink ResourceManager, its taskExecu
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -45,9 +45,12 @@ class RegisteredTaskManager:
         return self.registration.location.resource_id
 
     def describe(
-        self, matching: SlotMatching, held_lock: HeldLock | None = None
+        self,
+        matching: SlotMatching,
+        held_lock: HeldLock | None = None,
+        decommissioned: str = "",
     ) -> TaskManagerInfo:
-        """Return the information on it that is shown to people."""
+        """Return the information on it that is shown to people; a decommissioned one has no slot to give."""
         told, memory = self.registration, self.memory
         slots = matching.slots_of(self.worker_id)
         return TaskManagerInfo(
@@ -55,7 +58,7 @@ class RegisteredTaskManager:
             told.address,
             told.location,
             told.slot_count,
-            sum(slot.allocation_id is None for slot in slots),
+            0 if decommissioned else sum(slot.allocation_id is None for slot in slots),
             told.pid,
             memory,
             last_heartbeat_ms=self.last_heartbeat_ms,
@@ -73,6 +76,7 @@ class RegisteredTaskManager:
             memory_parts=told.hardware.memory_parts,
             held_lock=held_lock,
             log_folder=told.log_folder,
+            decommissioned=decommissioned,
         )
 
     async def ask_to_stop(self, cause: str) -> None:
@@ -157,11 +161,3 @@ class RegisteredTaskManagers:
         stopped = tuple(self)
         self._registered.clear()
         await asyncio.gather(*(each.ask_to_stop(cause) for each in stopped))
-
-    def describe(
-        self,
-        matching: SlotMatching,
-        held_lock_of: Callable[[RegisteredTaskManager], HeldLock | None],
-    ) -> tuple[TaskManagerInfo, ...]:
-        """Return the information on each TaskManager that is shown to people."""
-        return tuple(each.describe(matching, held_lock_of(each)) for each in self)

@@ -17,6 +17,7 @@ from headrace.cluster.resource_manager.blocklist import Blocklist
 from headrace.cluster.resource_manager.cluster_partition_tracker import ClusterPartitionRelease
 from headrace.cluster.resource_manager.driver import WorkerHost
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
+from headrace.cluster.resource_manager.options import DECOMMISSION_GRACE
 from headrace.cluster.resource_manager.registered_task_managers import (
     RegisteredTaskManager,
     RegisteredTaskManagers,
@@ -27,11 +28,13 @@ from headrace.cluster.resource_manager.slot_matching import (
     SlotFreed,
     SlotsReported,
     TaskManagerAdded,
+    TaskManagerDecommissioned,
     TaskManagerRemoved,
 )
 from headrace.cluster.resource_manager.task_manager_inspection import TaskManagerInspection
 from headrace.cluster.resource_manager.worker_pool import (
     IdleReleaseAgreed,
+    WorkerDecommissioned,
     WorkerLost,
 )
 from headrace.cluster.resource_manager.workers import Workers
@@ -57,7 +60,6 @@ from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.gateways.errors import StaleLeaderError, UnknownTaskManagerError
 from headrace.gateways.job_master import JobMasterGateway
-from headrace.gateways.lock_watcher import HeldLock
 from headrace.gateways.messages import (
     Acknowledge,
     ClusterPartitionReport,
@@ -133,6 +135,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             stop=self._stop_task_manager,
             ask_whether_releasable=self._ask_whether_releasable,
             on_terminated=self._lose_task_manager,
+            on_decommissioned=self._decommission,
             on_host_failed=self._host_failed,
         )
         self._job_masters: Final = JobMasters(
@@ -282,6 +285,28 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._data_sets.lost(worker_id)
         return True
 
+    def _decommission(self, worker_id: ResourceId, cause: str) -> None:
+        """Give out no slot of a TaskManager any more, replace it, and have its jobs leave it within the grace."""
+        if self._workers.decommissioned(worker_id):
+            return
+        self._workers.handle(WorkerDecommissioned(worker_id, f"decommissioned: {cause}"))
+        if not self._workers.decommissioned(worker_id):
+            return  # It has been given up before.
+        grace_ms = self.settings.duration_ms(DECOMMISSION_GRACE)
+        _LOG.info(
+            "TaskManager %s is decommissioned, and ends once its jobs have left it, within %g s: %s",
+            worker_id,
+            grace_ms / 1000,
+            cause,
+        )
+        for job_id in self._slots.matching.jobs_on(worker_id):
+            job_master = self._job_masters.find(job_id)
+            if job_master is not None:
+                job_master.gateway.notify_task_manager_decommissioned(
+                    worker_id, cause, round(grace_ms)
+                )
+        self._slots.handle(TaskManagerDecommissioned(worker_id))
+
     def _is_blocked(self, worker_id: ResourceId) -> bool:
         task_manager = self._task_managers.find(worker_id)
         return task_manager is not None and self._blocklist.is_blocked(
@@ -352,7 +377,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     async def request_resource_overview(self) -> ResourceOverview:
         matching = self._slots.matching
-        infos = self._task_managers.describe(matching, self._held_lock_of)
+        infos = tuple(map(self._describe, self._task_managers))
         explanation = explain_missing(
             matching.missing(),
             len(infos),
@@ -374,11 +399,16 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         task_manager = self._task_managers.find(resource_id)
         if task_manager is None:
             raise UnknownTaskManagerError(str(resource_id))
-        return task_manager.describe(self._slots.matching, self._held_lock_of(task_manager))
+        return self._describe(task_manager)
 
-    def _held_lock_of(self, task_manager: RegisteredTaskManager) -> HeldLock | None:
+    def _describe(self, task_manager: RegisteredTaskManager) -> TaskManagerInfo:
+        worker_id = task_manager.worker_id
         silence_ms = self.clock.now_ms() - task_manager.last_heartbeat_ms
-        return self._lock_witness.held(task_manager.worker_id, silence_ms)
+        return task_manager.describe(
+            self._slots.matching,
+            self._lock_witness.held(worker_id, silence_ms),
+            self._workers.decommissioned(worker_id),
+        )
 
     async def request_task_manager_log_files(self, resource_id: ResourceId) -> tuple[LogFile, ...]:
         return await self._inspection.log_files(resource_id)

@@ -62,6 +62,13 @@ class TaskManagerRemoved:
 
 
 @dataclass(frozen=True)
+class TaskManagerDecommissioned:
+    """The host takes a TaskManager away soon: nobody gets a slot of it, and who has one needs another."""
+
+    resource_id: ResourceId
+
+
+@dataclass(frozen=True)
 class SlotsReported:
     """A heartbeat said how the slots of a TaskManager really stand."""
 
@@ -90,6 +97,7 @@ SlotEvent = (
     RequirementsDeclared
     | TaskManagerAdded
     | TaskManagerRemoved
+    | TaskManagerDecommissioned
     | SlotsReported
     | SlotFreed
     | AllocationAnswered
@@ -156,6 +164,8 @@ class SlotMatching:
     _change_numbers: dict[ResourceId, int] = field(default_factory=dict[ResourceId, int])
     _owners: dict[ResourceId, JobId] = field(default_factory=dict[ResourceId, JobId])
     """The job to which an exclusive TaskManager belongs."""
+    _leaving: set[ResourceId] = field(default_factory=set[ResourceId])
+    """Those that were decommissioned."""
 
     def handle(self, event: SlotEvent) -> list[AllocateSlot]:
         """Take one event and match again."""
@@ -174,6 +184,9 @@ class SlotMatching:
                 self._slots.pop(resource_id, None)
                 self._change_numbers.pop(resource_id, None)
                 self._owners.pop(resource_id, None)
+                self._leaving.discard(resource_id)
+            case TaskManagerDecommissioned(resource_id):
+                self._leaving.add(resource_id)
             case SlotsReported(resource_id, slots):
                 if resource_id in self._slots:
                     self._apply_report(resource_id, slots)
@@ -321,7 +334,8 @@ class SlotMatching:
         """The job's requirements, largest first, each with how many of its slots are missing."""
         held = Counter(
             slot.profile
-            for slots in self._slots.values()
+            for resource_id, slots in self._slots.items()
+            if resource_id not in self._leaving
             for slot in slots.values()
             if slot.job_id == job_id
         )
@@ -376,7 +390,7 @@ class SlotMatching:
         return None
 
     def _in_order_of_choice(self) -> Iterator[tuple[ResourceId, dict[int, _Slot]]]:
-        entries = self._slots.items()
+        entries = [entry for entry in self._slots.items() if entry[0] not in self._leaving]
         if self.are_spread_out:
             entries = sorted(entries, key=lambda entry: _used_share(entry[1].values()))
         # Mostly the first one is taken: the others are not even looked at.

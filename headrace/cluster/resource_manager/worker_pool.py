@@ -7,7 +7,8 @@
 Two kinds: on demand (workers follow the missing slots) and a fixed pool (always `fixed_count` workers, none given
 up). The host's room may grow and shrink: while it keeps workers from being asked for, it is looked at again and again.
 While a worker on demand is used, `redundant_count` idle ones more are kept. Slots that are too large for a worker have
-workers of their size, one each.
+workers of their size, one each. The place of a decommissioned worker is another's already; it is released once no job
+has a slot there, or `decommission_grace_ms` is over.
 Workers of an earlier ResourceManager begin as REQUESTED or STARTED; those that were started are not given up unless
 they stay away for `previous_timeout_ms`: whoever has slots there may not have told yet.
 Times are monotonic milliseconds. Source: Flink ActiveResourceManager, StandaloneResourceManager.
@@ -59,6 +60,7 @@ class PoolLimits:
     redundant_count: int = 0
     cores_per_worker: int = 1
     previous_timeout_ms: float = float("inf")
+    decommission_grace_ms: float = 0.0
 
     @property
     def worker_count_max(self) -> int | None:
@@ -130,6 +132,14 @@ class WorkerLost:
 
 
 @dataclass(frozen=True)
+class WorkerDecommissioned:
+    """The host takes the worker's place away soon."""
+
+    worker_id: ResourceId
+    cause: str
+
+
+@dataclass(frozen=True)
 class IdleReleaseAgreed:
     """The idle TaskManager holds nothing that somebody still reads."""
 
@@ -149,6 +159,7 @@ PoolEvent = (
     | WorkerRegistered
     | WorkerTerminated
     | WorkerLost
+    | WorkerDecommissioned
     | IdleReleaseAgreed
     | TimePassed
 )
@@ -198,6 +209,9 @@ class _Worker:
     is_spent: bool = False
     profile: ResourceProfile | None = None
     is_previous: bool = False
+    # Why it was decommissioned, and when it ends at the latest.
+    leaving: str = ""
+    leaves_at_ms: float = 0.0
 
 
 @dataclass
@@ -233,6 +247,11 @@ class WorkerPool:
                 self._missing_sized = Counter(sized)
                 self._mark_idle(idle, monotonic_ms)
                 actions += self._mark_spent(spent, monotonic_ms)
+                actions += [
+                    self._release(worker_id, worker.leaving)
+                    for worker_id in idle
+                    if (worker := self._workers.get(worker_id)) is not None and worker.leaving
+                ]
                 self._redundant_missing_count = self._redundant_missing()
             case WorkerStarted(worker_id):
                 self._move(worker_id, WorkerState.STARTED, monotonic_ms)
@@ -253,6 +272,13 @@ class WorkerPool:
                 if worker_id in self._workers:
                     self._terminated(worker_id, cause, monotonic_ms)
                     actions.append(ReleaseWorker(worker_id, cause))
+            case WorkerDecommissioned(worker_id, cause):
+                worker = self._workers.get(worker_id)
+                if worker is not None:
+                    leaves_at_ms = monotonic_ms + self.limits.decommission_grace_ms
+                    self._workers[worker_id] = replace(
+                        worker, leaving=cause, leaves_at_ms=leaves_at_ms
+                    )
             case IdleReleaseAgreed(worker_id):
                 worker = self._workers.get(worker_id)
                 if (
@@ -283,6 +309,11 @@ class WorkerPool:
         """Return the rate at which workers failed before they registered, over the last minute."""
         return len(self._recent_failures_ms(monotonic_ms)) * 1000 / _FAILURE_WINDOW_MS
 
+    def decommissioned(self, worker_id: ResourceId) -> str:
+        """Return why the host takes a worker away; empty where it does not."""
+        worker = self._workers.get(worker_id)
+        return "" if worker is None else worker.leaving
+
     def profile_of(self, worker_id: ResourceId) -> ResourceProfile | None:
         """Return the size of a worker that was asked for because of it; None for the others."""
         worker = self._workers.get(worker_id)
@@ -302,7 +333,7 @@ class WorkerPool:
         if monotonic_ms < self._paused_until_ms:
             parts.append("new workers are held back, because too many failed to start")
         maximum = self.limits.worker_count_max
-        if maximum is not None and len(self._workers) >= maximum and self._missing_slot_count:
+        if maximum is not None and len(self._staying) >= maximum and self._missing_slot_count:
             if maximum == self.limits.max_count:
                 parts.append(f"the host can run no more than {maximum} worker(s)")
             else:
@@ -321,7 +352,9 @@ class WorkerPool:
         if self._short_since_ms is not None and not self._has_told_shortage:
             due.append(self._short_since_ms + SHORTAGE_PATIENCE_MS)
         for worker in self._workers.values():
-            if worker.state is WorkerState.STARTED:
+            if worker.leaving:
+                due.append(worker.leaves_at_ms)
+            elif worker.state is WorkerState.STARTED:
                 due.append(worker.since_ms + self._registration_timeout_ms(worker))
             elif (
                 worker.idle_since_ms is not None
@@ -376,7 +409,9 @@ class WorkerPool:
     def _move(self, worker_id: ResourceId, state: WorkerState, monotonic_ms: float) -> None:
         worker = self._workers.get(worker_id)
         if worker is not None and worker.state is not WorkerState.REGISTERED:
-            self._workers[worker_id] = _Worker(state, monotonic_ms, profile=worker.profile)
+            self._workers[worker_id] = replace(
+                worker, state=state, since_ms=monotonic_ms, is_previous=False
+            )
 
     def _terminated(self, worker_id: ResourceId, diagnostics: str, monotonic_ms: float) -> None:
         worker = self._workers.pop(worker_id, None)
@@ -400,7 +435,10 @@ class WorkerPool:
             self._paused_until_ms = float("-inf")
         actions: list[PoolAction] = []
         for worker_id, worker in list(self._workers.items()):
-            if worker.state is WorkerState.STARTED:
+            if worker.leaving:
+                if monotonic_ms >= worker.leaves_at_ms:
+                    actions.append(self._release(worker_id, worker.leaving))
+            elif worker.state is WorkerState.STARTED:
                 if monotonic_ms - worker.since_ms >= self._registration_timeout_ms(worker):
                     cause = (
                         "it did not come back to the next ResourceManager within heartbeat.timeout"
@@ -436,7 +474,7 @@ class WorkerPool:
     def _converge(self, monotonic_ms: float) -> list[PoolAction]:
         """Bring the number of workers that are not registered to what is wanted."""
         if self.limits.fixed_count is not None:
-            wanted_new_count = self.limits.fixed_count - len(self._workers)
+            wanted_new_count = self.limits.fixed_count - len(self._staying)
         else:
             slots = self._missing_slot_count
             wanted_new_count = -(-slots // self.limits.slots_per_worker) - self._pending_of(None)
@@ -475,10 +513,14 @@ class WorkerPool:
             return 1
         return max(1, ceil(ceil(profile.cpu_cores) / self.limits.cores_per_worker))
 
+    @property
+    def _staying(self) -> list[_Worker]:
+        return [worker for worker in self._workers.values() if not worker.leaving]
+
     def _pending_of(self, profile: ResourceProfile | None) -> int:
         return sum(
             worker.state is not WorkerState.REGISTERED and worker.profile == profile
-            for worker in self._workers.values()
+            for worker in self._staying
         )
 
     def _give_up_surplus(self, default_count: int) -> list[PoolAction]:
@@ -497,7 +539,7 @@ class WorkerPool:
         maximum = self.limits.worker_count_max
         if maximum is None:
             return max(0, wanted_count)
-        taken = sum(self._places(worker.profile) for worker in self._workers.values())
+        taken = sum(self._places(worker.profile) for worker in self._staying)
         return max(0, min(wanted_count, maximum - taken))
 
     @property
@@ -512,7 +554,7 @@ class WorkerPool:
         """Idle workers that could take another's place."""
         return sum(
             worker.idle_since_ms is not None and not worker.is_spent and worker.profile is None
-            for worker in self._workers.values()
+            for worker in self._staying
         )
 
     def _redundant_missing(self) -> int:
@@ -547,7 +589,7 @@ class WorkerPool:
             for worker_id, worker in self._workers.items()
             if worker.state is not WorkerState.REGISTERED
             and worker.profile == profile
-            and not worker.is_previous
+            and not (worker.is_previous or worker.leaving)
         ]
         pending.sort(key=lambda entry: entry[0])
         return [

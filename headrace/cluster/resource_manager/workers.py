@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headrace.cluster.resource_manager.driver import WorkerHost
 from headrace.cluster.resource_manager.options import (
+    DECOMMISSION_GRACE,
     FIXED_POOL_SIZE,
     PREVIOUS_WORKER_RECOVERY_TIMEOUT,
     REDUNDANT_TASK_MANAGERS,
@@ -52,7 +53,8 @@ class Workers:
     Implements WorkerListener, from any thread. `stop(worker_id, cause)` stops a TaskManager by RPC where it is
     registered; `ask_whether_releasable(worker_id)` asks it whether somebody still reads from it, and answers yes with
     an IdleReleaseAgreed. `on_terminated(worker_id, diagnostics)` hears that the host says that a worker is gone, and
-    returns whether it was registered and has been dealt with. `on_host_failed(error)`: the host itself is gone.
+    returns whether it was registered and has been dealt with. `on_decommissioned(worker_id, cause)`: the host takes its
+    place away soon. `on_host_failed(error)`: the host itself is gone.
     Workers of an earlier ResourceManager of this cluster are taken over when it opens.
     """
 
@@ -64,6 +66,7 @@ class Workers:
         stop: Callable[[ResourceId, str], Awaitable[None]],
         ask_whether_releasable: Callable[[ResourceId], Coroutine[Any, Any, None]],
         on_terminated: Callable[[ResourceId, str], bool],
+        on_decommissioned: Callable[[ResourceId, str], None],
         on_host_failed: Callable[[BaseException], None],
     ) -> None:
         self._endpoint: Final = endpoint
@@ -71,6 +74,7 @@ class Workers:
         self._stop: Final = stop
         self._ask_whether_releasable: Final = ask_whether_releasable
         self._on_terminated: Final = on_terminated
+        self._on_decommissioned: Final = on_decommissioned
         self._on_host_failed: Final = on_host_failed
         self._usual_profile: Final = worker_profile(endpoint.settings)
         self._pool: Final = WorkerPool(_limits(endpoint.settings, host), host.new_worker_id)
@@ -180,6 +184,10 @@ class Workers:
         """Return the size of a worker that was asked for because of it; None for the others."""
         return self._pool.profile_of(worker_id)
 
+    def decommissioned(self, worker_id: ResourceId) -> str:
+        """Return why the host takes a worker away; empty where it does not."""
+        return self._pool.decommissioned(worker_id)
+
     def refusal_of_size(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         """Say why there can be no worker with these resources for slots; empty where there can."""
         if self._pool.limits.fixed_count is not None:
@@ -212,6 +220,9 @@ class Workers:
                 self.handle(WorkerTerminated(worker_id, diagnostics))
 
         self._endpoint.run_async(terminated)
+
+    def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
+        self._endpoint.run_async(lambda: self._on_decommissioned(worker_id, cause))
 
     def host_failed(self, error: BaseException) -> None:
         self._endpoint.run_async(lambda: self._on_host_failed(error))
@@ -267,4 +278,5 @@ def _limits(settings: Settings, host: WorkerHost) -> PoolLimits:
         redundant_count=settings.get_option(REDUNDANT_TASK_MANAGERS),
         cores_per_worker=max(1, ceil(settings.get_option(CPU_CORES))),
         previous_timeout_ms=settings.duration_ms(HEARTBEAT_TIMEOUT),
+        decommission_grace_ms=settings.duration_ms(DECOMMISSION_GRACE),
     )

@@ -167,6 +167,7 @@ def _fields(found: TaskManagerInfo, tasks: int, network_bytes: int = 0) -> dict[
         "held_interpreter_lock": None
         if held is None
         else models.HeldInterpreterLock(duration=held.held_ms, function=held.function),
+        "decommissioned": found.decommissioned or None,
     }
 
 

@@ -53,7 +53,8 @@ class HeldInterpreterLock(CamelModel):
 class TaskManagerInfo(CamelModel):
     """One TaskManager. `time_since_last_heartbeat` is a moment, whatever its name.
 
-    `held_interpreter_lock` is Headrace's own field: why a TaskManager that is alive does not answer.
+    Headrace's own fields: `held_interpreter_lock`, why a TaskManager that is alive does not answer; `decommissioned`,
+    why the host takes it away soon, so that its jobs are leaving it.
     """
 
     id: str
@@ -69,6 +70,7 @@ class TaskManagerInfo(CamelModel):
     hardware: HardwareInfo
     memory_configuration: MemoryConfiguration
     held_interpreter_lock: HeldInterpreterLock | None = left_out()
+    decommissioned: str | None = left_out()
 
 
 class TaskManagerList(SnakeModel):

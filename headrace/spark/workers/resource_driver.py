@@ -7,22 +7,26 @@ main thread never waits for Spark. Source: Flink ResourceManagerDriver; runtime 
 import logging
 import queue
 import threading
+from collections import defaultdict
 from typing import Final
 
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.core.clock import Clock
 from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
-from headrace.core.resource_profile import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile, sum_of
 from headrace.core.threads import run_in_thread, start_thread
 from headrace.spark.session.jvm import JvmGoneError
 from headrace.spark.session.spark_errors import unusable_worker
-from headrace.spark.workers.worker_jobs import WorkerJob, WorkerJobs
+from headrace.spark.workers.worker_jobs import ExecutorState, WorkerJob, WorkerJobs
 from headrace.spark.workers.worker_lifecycle import (
     CancelJob,
     ClockRead,
+    ExecutorDecommissioned,
+    ExecutorLost,
     JobEnded,
     ReleaseRequested,
+    ReportDecommissioned,
     ReportStarted,
     ReportTerminated,
     SubmitJob,
@@ -37,6 +41,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 POLL_INTERVAL_S: Final = 0.1
 """Interval at which ended jobs are looked for: the longest time for which a loss that Spark sees stays unnoticed."""
+
+EXECUTORS_INTERVAL_MS: Final = 500.0
+"""Interval at which Spark is asked whether the executors of workers stay."""
 
 KEPT_FREE_COUNT: Final = 1
 """Slots that TaskManagers never take, however many there are: Spark's own jobs would wait for ever."""
@@ -69,6 +76,9 @@ class SparkResourceDriver:
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._slot_count: int | None = jobs.slot_count()
+        self._executors_due_ms = 0.0
+        # Those without a place that need more than cores and memory. Added to by the caller, taken from by the thread.
+        self._waiting: dict[ResourceId, ResourceProfile] = {}
 
     @property
     def max_worker_count(self) -> int | None:
@@ -80,6 +90,14 @@ class SparkResourceDriver:
 
     def describe_shortage(self) -> str:
         slot_count = self._slot_count
+        wanted = sum_of(tuple(self._waiting.values())).external_resources
+        if wanted:
+            named = " and ".join(f"{amount} {name}" for name, amount in wanted)
+            return (
+                f"they take {named}, which Spark's executors do not have free, and may never have; the job goes on as "
+                "soon as they do: give the application more executors with them, end other jobs, or lower the "
+                "parallelism"
+            )
         if slot_count is None:
             return (
                 "Spark has not given this application an executor for them yet; the job goes on as soon as it has: "
@@ -109,6 +127,8 @@ class SparkResourceDriver:
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         """Ask for a worker; returns at once."""
+        if profile.external_resources:
+            self._waiting[worker_id] = profile
         self._queue.put(WorkerRequested(worker_id, profile))
 
     def release_worker(self, worker_id: ResourceId) -> None:
@@ -162,8 +182,29 @@ class SparkResourceDriver:
                 self._ended_with(worker_id, job.error())
             elif job.is_active():
                 self._handle(TaskActive(worker_id))
+        self._watch_executors()
         self._handle(ClockRead())
         self._slot_count = self._jobs.slot_count()
+
+    def _watch_executors(self) -> None:
+        """Notice executors that Spark takes away, or has lost and would replace together with their workers."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._executors_due_ms:
+            return
+        self._executors_due_ms = now_ms + EXECUTORS_INTERVAL_MS
+        workers: defaultdict[str, list[ResourceId]] = defaultdict(list)
+        for worker_id, job in self._running.items():
+            executor_id = job.executor_id()
+            if executor_id is not None:
+                workers[executor_id].append(worker_id)
+        for executor_id, worker_ids in workers.items():
+            state = self._jobs.executor_state(executor_id)
+            for worker_id in worker_ids:
+                if state is ExecutorState.DECOMMISSIONED:
+                    cause = f"Spark takes its executor {executor_id} away"
+                    self._handle(ExecutorDecommissioned(worker_id, cause))
+                elif state is ExecutorState.LOST:
+                    self._handle(ExecutorLost(worker_id, f"Spark lost its executor {executor_id}"))
 
     def _ended_with(self, worker_id: ResourceId, error: str | None) -> None:
         unusable = None if error is None else unusable_worker(error)
@@ -183,8 +224,12 @@ class SparkResourceDriver:
             case CancelJob(worker_id):
                 self._jobs.cancel(worker_id)
             case ReportStarted(worker_id):
+                self._waiting.pop(worker_id, None)
                 self._report().worker_started(worker_id)
+            case ReportDecommissioned(worker_id, cause):
+                self._report().worker_decommissioned(worker_id, cause)
             case ReportTerminated(worker_id, diagnostics):
+                self._waiting.pop(worker_id, None)
                 _LOG.info("worker %s is gone: %s", worker_id, diagnostics.split("\n", 1)[0])
                 self._report().worker_terminated(worker_id, diagnostics)
 

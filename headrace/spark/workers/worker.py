@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -182,4 +183,7 @@ def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str
         _LOG.info(
             "TaskManager %s in process %d, scratch %s", given.resource_id, os.getpid(), scratch
         )
-        return run_task_manager(configuration, output=output)
+        should_stop = threading.Event()
+        # Sent to every process of a machine that ends: whoever works with this one is told before it is gone.
+        signal.signal(signal.SIGTERM, lambda *_: should_stop.set())
+        return run_task_manager(configuration, output=output, should_stop=should_stop)

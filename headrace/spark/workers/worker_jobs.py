@@ -4,6 +4,7 @@ Everything here may block for milliseconds (it talks to the JVM) and is called f
 and tags belong to the thread that submits.
 """
 
+import enum
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -33,11 +34,23 @@ ANY_PROFILE: Final = ResourceProfile()
 _JAVA_RDD: Final = "_jrdd"
 
 
+class ExecutorState(enum.Enum):
+    """States of an executor as Spark's scheduler knows it. One that is decommissioned gets no task, and ends."""
+
+    ALIVE = "ALIVE"
+    DECOMMISSIONED = "DECOMMISSIONED"
+    LOST = "LOST"
+
+
 class WorkerJob(Protocol):
     """A job that was submitted."""
 
     def is_active(self) -> bool:
         """Return whether its task runs on an executor."""
+        ...
+
+    def executor_id(self) -> str | None:
+        """Return the executor on which its task was started first, or None where that is not known."""
         ...
 
     def is_done(self) -> bool:
@@ -62,6 +75,10 @@ class WorkerJobs(Protocol):
 
     def slot_count(self) -> int | None:
         """Return the number of tasks the application can run at once now, or None if it grows on demand."""
+        ...
+
+    def executor_state(self, executor_id: str) -> ExecutorState:
+        """Return what Spark says of an executor that has run a worker."""
         ...
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
@@ -141,6 +158,15 @@ class SparkWorkerJobs:
             # Where GPUs run out before cores do, tasks of Spark's own have room beside all workers.
             return count + (cores > count * max(1, ceil(self._counted.cpu_cores)))
 
+    def executor_state(self, executor_id: str) -> ExecutorState:
+        with jvm_calls():
+            scheduler = jvm_context(self._context).taskScheduler()
+            # Spark does not call those alive that are decommissioned, so that most cost one call.
+            if scheduler.isExecutorAlive(executor_id):
+                return ExecutorState.ALIVE
+            is_leaving = scheduler.getExecutorDecommissionState(executor_id).isDefined()
+            return ExecutorState.DECOMMISSIONED if is_leaving else ExecutorState.LOST
+
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         return self._sizes.refusal_of(profile, usual)
 
@@ -177,6 +203,25 @@ class AsynchronousJob:
     context: SparkContext
     future: Any
     _was_active: bool = False
+    _executor_id: str | None = None
+
+    def executor_id(self) -> str | None:
+        if self._executor_id is None and self._was_active:
+            with jvm_calls():
+                self._executor_id = self._first_executor()
+        return self._executor_id
+
+    def _first_executor(self) -> str | None:
+        """Ask the store that Spark keeps for its pages; it is there without them, and a moment late."""
+        scala_context = jvm_context(self.context)
+        tracker, store = scala_context.statusTracker(), scala_context.statusStore()
+        for job_id in self.future.jobIds():
+            info = tracker.getJobInfo(job_id)
+            for stage_id in info.get().stageIds() if info.isDefined() else ():
+                tasks = store.taskList(stage_id, 0, 1)
+                if tasks.size():
+                    return str(tasks.apply(0).executorId())
+        return None
 
     def is_active(self) -> bool:
         """Return whether its task runs, or ran, on an executor."""
@@ -233,6 +278,10 @@ class ThreadedJob:
     def is_active(self) -> bool:
         """Not known this way: taken for active, so that a stop gets its grace."""
         return True
+
+    def executor_id(self) -> str | None:
+        """Not known this way."""
+        return None
 
     def is_done(self) -> bool:
         """Return whether it has ended."""

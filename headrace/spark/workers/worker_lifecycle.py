@@ -9,7 +9,8 @@
 It knows only what Spark does with a job. Which workers there are to be, which have registered and which were given up
 is known to the WorkerPool, which never asks for an id twice and refuses those that it has given up.
 A release comes after the ResourceManager's stop by RPC, so a started worker gets a grace to return by itself; only
-then its job is cancelled, which kills the process without any clean-up, and cancelled again until it has ended.
+then its job is cancelled, which kills the process without any clean-up, and cancelled again until it has ended. So is
+the job of a worker whose executor is lost: Spark would run it again elsewhere.
 Source: Flink ActiveResourceManager.
 """
 
@@ -56,6 +57,22 @@ class JobEnded:
 
 
 @dataclass(frozen=True)
+class ExecutorDecommissioned:
+    """Spark takes the executor of the worker away soon."""
+
+    worker_id: ResourceId
+    cause: str
+
+
+@dataclass(frozen=True)
+class ExecutorLost:
+    """The executor of the worker is gone, and the worker with it."""
+
+    worker_id: ResourceId
+    cause: str
+
+
+@dataclass(frozen=True)
 class ReleaseRequested:
     """The ResourceManager has stopped the worker by RPC, as far as it could, and gives it up."""
 
@@ -67,7 +84,15 @@ class ClockRead:
     """The clock was read."""
 
 
-WorkerEvent = WorkerRequested | TaskActive | JobEnded | ReleaseRequested | ClockRead
+WorkerEvent = (
+    WorkerRequested
+    | TaskActive
+    | JobEnded
+    | ExecutorDecommissioned
+    | ExecutorLost
+    | ReleaseRequested
+    | ClockRead
+)
 
 
 # Actions
@@ -96,6 +121,14 @@ class ReportStarted:
 
 
 @dataclass(frozen=True)
+class ReportDecommissioned:
+    """Tell the ResourceManager that the worker has to go soon, and why."""
+
+    worker_id: ResourceId
+    cause: str
+
+
+@dataclass(frozen=True)
 class ReportTerminated:
     """Tell the ResourceManager that the worker is gone, and why."""
 
@@ -103,7 +136,7 @@ class ReportTerminated:
     diagnostics: str
 
 
-WorkerAction = SubmitJob | CancelJob | ReportStarted | ReportTerminated
+WorkerAction = SubmitJob | CancelJob | ReportStarted | ReportDecommissioned | ReportTerminated
 
 
 @dataclass(frozen=True)
@@ -111,6 +144,9 @@ class _Worker:
     phase: WorkerPhase = WorkerPhase.SUBMITTED
     # When the next action of its own is due, monotonic ms; None: nothing is due.
     due_ms: float | None = None
+    is_decommissioned: bool = False
+    # Why its executor was lost.
+    loss: str = ""
 
 
 @dataclass
@@ -134,6 +170,10 @@ class WorkerLifecycles:
                 return self._active(worker_id)
             case JobEnded(worker_id, error):
                 return self._ended(worker_id, error)
+            case ExecutorDecommissioned(worker_id, cause):
+                return self._decommissioned(worker_id, cause)
+            case ExecutorLost(worker_id, cause):
+                return self._executor_lost(worker_id, cause, monotonic_ms)
             case ReleaseRequested(worker_id):
                 return self._released(worker_id, monotonic_ms)
             case ClockRead():
@@ -160,11 +200,28 @@ class WorkerLifecycles:
         worker = self._workers.pop(worker_id, None)
         if worker is None:
             return []
-        if worker.phase in (WorkerPhase.STOPPING, WorkerPhase.CANCELLING):
+        if worker.loss:
+            diagnostics = worker.loss
+        elif worker.phase in (WorkerPhase.STOPPING, WorkerPhase.CANCELLING):
             diagnostics = "released"
         else:
             diagnostics = error or "its Spark task returned"
         return [ReportTerminated(worker_id, diagnostics)]
+
+    def _decommissioned(self, worker_id: ResourceId, cause: str) -> list[WorkerAction]:
+        worker = self._workers.get(worker_id)
+        if worker is None or worker.is_decommissioned:
+            return []
+        self._workers[worker_id] = replace(worker, is_decommissioned=True)
+        return [ReportDecommissioned(worker_id, cause)]
+
+    def _executor_lost(
+        self, worker_id: ResourceId, cause: str, monotonic_ms: float
+    ) -> list[WorkerAction]:
+        worker = self._workers.get(worker_id)
+        if worker is None or worker.phase is not WorkerPhase.STARTED or worker.loss:
+            return []
+        return self._cancel(worker_id, replace(worker, loss=cause), monotonic_ms)
 
     def _released(self, worker_id: ResourceId, monotonic_ms: float) -> list[WorkerAction]:
         worker = self._workers.get(worker_id)

@@ -388,6 +388,18 @@ def test_a_held_interpreter_lock_is_told_and_left_out_where_there_is_none(
         assert found["heldInterpreterLock"] == expected
 
 
+def test_a_task_manager_that_the_host_takes_away_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        manager = cluster.resource_manager
+        manager.info = structs.replace(manager.info, decommissioned="decommissioned: sold")
+        (listed,) = cluster.get("/taskmanagers").json["taskmanagers"]
+        assert listed["decommissioned"] == "decommissioned: sold"
+        found = cluster.get(TM).json
+        fields(found, *TASK_MANAGER_FIELDS, "allocatedSlots", "metrics", "decommissioned")
+
+
 def test_logs_and_threads_of_a_task_manager(cluster: ServedCluster) -> None:
     assert cluster.get(f"{TM}/logs").json == {
         "logs": [{"name": LOG_NAME, "size": 15, "mtime": START_MS}]

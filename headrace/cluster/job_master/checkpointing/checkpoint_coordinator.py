@@ -238,6 +238,11 @@ class CheckpointCoordinator:
         self._events.put(TaskGone(attempt_id, is_failure))
 
     @property
+    def is_periodic(self) -> bool:
+        """Whether checkpoints are taken by themselves."""
+        return self._rules.interval_ms is not None
+
+    @property
     def newest_id(self) -> int:
         """The checkpoint that the job would restart from; 0 if it would start afresh."""
         return self._protocol.latest_completed_id
@@ -258,7 +263,7 @@ class CheckpointCoordinator:
     @property
     def statistics(self) -> CheckpointStatistics:
         """Return counts, a summary and the newest checkpoints."""
-        return self._statistics.statistics(is_enabled=self._rules.interval_ms is not None)
+        return self._statistics.statistics(is_enabled=self.is_periodic)
 
     def details_of(self, checkpoint_id: int) -> CheckpointDetails | None:
         """Return a checkpoint with its subtasks; None where it is not remembered."""
@@ -534,7 +539,7 @@ class CheckpointCoordinator:
 
     def _take_id_ahead(self) -> None:
         """Take an id for the next periodic checkpoint or, if the job ends before that, for the last one."""
-        if self._rules.interval_ms is not None and not self._tasks.has_all_data_ended:
+        if self.is_periodic and not self._tasks.has_all_data_ended:
             self._ids.take_ahead()
 
     def _notify_complete(

@@ -43,6 +43,11 @@ class Savepoints:
         kind = SnapshotKind.FULL_CHECKPOINT if is_full else SnapshotKind.CHECKPOINT
         return (await self._checkpointing.trigger(kind)).checkpoint_id
 
+    async def take_before_restart(self) -> None:
+        """Take a checkpoint, so that a restart repeats little; at once where none is taken. CheckpointFailedError."""
+        if self._checkpointing.is_periodic and not self._is_stopping:
+            await self.trigger_checkpoint(is_full=False)
+
     async def trigger(self, target: str) -> str:
         """Take a savepoint below `target`, or the folder in the settings; return its URI. CheckpointFailedError."""
         self._refuse_unless_running()

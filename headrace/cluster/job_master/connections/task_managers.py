@@ -159,18 +159,27 @@ class TaskManagers:
 
     def lose(self, resource_id: ResourceId, cause: str) -> None:
         """It is gone, as far as anybody can tell; it is told so, in case it is not."""
+        text = f"TaskManager {resource_id} was lost: {cause}"
+        error = ErrorInfo("TaskManagerLostError", text, "EXTERNAL", recoverable=True)
+        self._disconnect(resource_id, error, error)
+
+    def leave(self, resource_id: ResourceId, cause: str) -> None:
+        """It ends soon: have it free the job's slots, with what is still in them."""
+        text = f"TaskManager {resource_id} is decommissioned: {cause}"
+        error = ErrorInfo(
+            "TaskManagerDecommissionedError", text, "EXTERNAL", recoverable=True, is_planned=True
+        )
+        self._disconnect(resource_id, error, None)
+
+    def _disconnect(
+        self, resource_id: ResourceId, error: ErrorInfo, told: ErrorInfo | None
+    ) -> None:
         task_manager = self._registered.pop(resource_id, None)
         if task_manager is None:
             return
         self._heartbeats.unmonitor_target(resource_id)
         self._lock_witness.forget(resource_id)
-        error = ErrorInfo(
-            "TaskManagerLostError",
-            f"TaskManager {resource_id} was lost: {cause}",
-            "EXTERNAL",
-            recoverable=True,
-        )
-        task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, error)
+        task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, told)
         self._on_lost(resource_id, error)
 
     async def dismiss_all(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution, Executions
-from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
+from headrace.cluster.job_master.failover.restart_strategies import NoRestart, RestartStrategy
 from headrace.core.config import ConfigOption
 from headrace.core.ids import ExecutionAttemptId, ResourceId
 from headrace.gateways.messages import ErrorInfo
@@ -228,11 +228,17 @@ class FailureHistory:
         self.entries.append(entry)
         if failure.is_final or not failure.error.recoverable:
             return None
-        delay_ms = self._strategy.failure(monotonic_ms)
+        delay_ms = self._pause_ms(failure, monotonic_ms)
         if delay_ms is not None:
             self.restart_count += 1
             self._unmended.append(entry)
         return delay_ms
+
+    def _pause_ms(self, failure: Failure, monotonic_ms: float) -> float | None:
+        """A host that takes resources away is no failure of the job; only a job that may not restart ends with it."""
+        if failure.error.is_planned and self._strategy.name != NoRestart.name:
+            return 0.0
+        return self._strategy.failure(monotonic_ms)
 
     def _count(self, failure: Failure) -> int:
         """Count the occurrences of the failure's fault without progress, this one included; 0 if it has no fault."""

@@ -42,6 +42,15 @@ class SlotPool:
     def __init__(self) -> None:
         self._required: tuple[ResourceProfile, ...] = ()
         self._held: dict[AllocationId, _Held] = {}
+        self._leaving: set[ResourceId] = set()
+
+    def leave(self, resource_id: ResourceId) -> None:
+        """Want other slots in place of those of a TaskManager that ends soon, and take none of it any more."""
+        self._leaving.add(resource_id)
+
+    def is_left(self, resource_id: ResourceId) -> bool:
+        """Whether nothing of this TaskManager is wanted any more."""
+        return resource_id in self._leaving
 
     def require(self, profiles: Sequence[ResourceProfile]) -> None:
         """Want one slot for each of `profiles`, in place of what was wanted before."""
@@ -71,7 +80,7 @@ class SlotPool:
                     accepted.append(offer.allocation_id)
                 continue
             served = _want_of(offer.profile, unfulfilled)
-            if served is not None:
+            if served is not None and resource_id not in self._leaving:
                 _take_one(unfulfilled, served)
                 slot = PhysicalSlot(
                     offer.allocation_id, resource_id, offer.slot_index, offer.profile
@@ -84,7 +93,7 @@ class SlotPool:
         """Reserve one free slot for each of `profiles`, in order; None, and nothing reserved, if one is missing."""
         free: defaultdict[ResourceProfile, deque[_Held]] = defaultdict(deque)
         for held in self._held.values():
-            if not held.is_reserved:
+            if not held.is_reserved and held.slot.resource_id not in self._leaving:
                 free[held.slot.profile].append(held)
         chosen: dict[int, _Held] = {}
         # Whoever has no wishes takes what the others leave.
@@ -139,7 +148,11 @@ class SlotPool:
 
     def _unfulfilled(self) -> Counter[ResourceProfile]:
         """Wants, largest first, that no held slot serves, and how many of each."""
-        held = Counter(each.slot.profile for each in self._held.values())
+        held = Counter(
+            each.slot.profile
+            for each in self._held.values()
+            if each.slot.resource_id not in self._leaving
+        )
         return unserved(Counter(self._required), held)
 
 

@@ -306,3 +306,31 @@ def test_what_a_task_manager_has_is_known_once_one_has_told(world: World) -> Non
         large,
         "a TaskManager has 1024 mb of task heap memory; set its size",
     )
+
+
+def test_a_decommissioned_task_manager_is_told_to_its_jobs_replaced_and_stopped_once_they_left(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="headrace")
+    world.declare(1)
+    registered = world.register_with_slots()
+    ((request,),) = world.task_manager.script.called("request_slot")
+    for _ in range(2):
+        world.driver.listener.worker_decommissioned(WORKER, "sold")
+        world.run_for(10)
+    assert world.job_master.script.called("notify_task_manager_decommissioned") == [
+        (WORKER, "sold", 20_000)
+    ]
+    assert world.driver.requested == [WORKER, ResourceId("test-tm-2")]
+    (info,) = world.ask(world.gateway.request_resource_overview()).task_managers
+    assert (info.decommissioned, info.free_slot_count) == ("decommissioned: sold", 0)
+    assert world.task_manager.script.called("shut_down") == []
+    world.gateway.notify_slot_available(
+        registered.instance_id, SlotId(WORKER, 0), request.allocation_id
+    )
+    world.run_for(10)
+    assert world.task_manager.script.called("shut_down") == [("decommissioned: sold",)]
+    assert world.driver.released == [WORKER]
+    overview = world.ask(world.gateway.request_resource_overview())
+    assert overview.ended_task_managers[0].cause == "decommissioned: sold"
+    assert sum("is decommissioned" in record.message for record in caplog.records) == 1

@@ -14,6 +14,7 @@ from headrace.cluster.resource_manager.slot_matching import (
     SlotMatching,
     SlotsReported,
     TaskManagerAdded,
+    TaskManagerDecommissioned,
     TaskManagerRemoved,
 )
 from headrace.core.ids import JobId, ResourceId, SlotId
@@ -273,3 +274,19 @@ def test_no_more_is_given_away_than_a_task_manager_has(
         for action in actions[1::4]:
             matching.handle(SlotFreed(TM_1, action.allocation_id))
         assert matching.free_of(TM_1).matches(ResourceProfile())
+
+
+def test_a_decommissioned_task_manager_serves_nobody_and_its_slots_are_missing() -> None:
+    matching = new_matching()
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 2)))
+    matching.handle(need(1))
+    matching.handle(AllocationAnswered(TM_1, allocation(1), True))
+    assert matching.handle(TaskManagerDecommissioned(TM_1)) == []
+    assert matching.missing() == [MissingSlots(JOB, ANY_PROFILE, 1, 1)]
+    assert matching.jobs_on(TM_1) == [JOB]
+    assert matching.handle(TaskManagerAdded(TM_2, empty_slots(TM_2, 1))) == [
+        AllocateSlot(TM_2, 0, JOB, allocation(2), ANY_PROFILE)
+    ]
+    matching.handle(SlotFreed(TM_1, allocation(1)))
+    assert matching.idle_task_managers() == [TM_1]
+    assert matching.missing() == []

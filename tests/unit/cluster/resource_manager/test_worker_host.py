@@ -19,6 +19,9 @@ class NotingListener:
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
         self.heard.append(("terminated", worker_id))
 
+    def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
+        self.heard.append(("decommissioned", worker_id, cause))
+
     def host_failed(self, error: BaseException) -> None:
         self.heard.append(error)
 
@@ -65,3 +68,13 @@ def test_a_worker_that_has_registered_counts_as_started_before_the_host_says_so(
         assert world.host.open(NotingListener()) == PreviousWorkers((), (WORKER,))
     finally:
         world.close()
+
+
+def test_the_next_resource_manager_hears_which_workers_the_host_takes_away() -> None:
+    host, driver, (leaving, gone, *_) = opened()
+    driver.listener.worker_decommissioned(leaving, "sold")
+    driver.listener.worker_decommissioned(gone, "sold too")
+    driver.listener.worker_terminated(gone, "sold too")
+    follower = NotingListener()
+    host.open(follower)
+    assert follower.heard == [("decommissioned", leaving, "sold")]

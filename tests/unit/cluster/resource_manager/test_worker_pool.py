@@ -13,6 +13,7 @@ from headrace.cluster.resource_manager.worker_pool import (
     SlotsMissing,
     TellShortage,
     TimePassed,
+    WorkerDecommissioned,
     WorkerLost,
     WorkerPool,
     WorkerRegistered,
@@ -310,3 +311,41 @@ def test_one_that_was_started_stays_awaited_although_no_job_has_asked_yet() -> N
     cause = "it did not come back to the next ResourceManager within heartbeat.timeout"
     pool.new_worker_id = lambda: W3
     assert pool.handle(TimePassed(), 50_000) == [ReleaseWorker(W1, cause), RequestWorker(W3)]
+
+
+def decommissioned(pool: WorkerPool) -> None:
+    """Register the one worker that is needed and used, and have the host take it away."""
+    pool.handle(missing(1), 0)
+    pool.handle(WorkerRegistered(W1), 0)
+    pool.handle(missing(0), 0)
+    pool.handle(WorkerDecommissioned(W1, "the host is sold"), 0)
+
+
+def test_a_decommissioned_worker_is_replaced_where_the_host_counts_it_no_more() -> None:
+    pool = new_pool(replace(ON_DEMAND, max_count=1, decommission_grace_ms=20_000))
+    decommissioned(pool)
+    assert pool.handle(missing(1), 1) == [RequestWorker(W2)]
+    assert pool.decommissioned(W1) == "the host is sold"
+
+
+def test_a_decommissioned_worker_is_released_once_no_job_has_a_slot_there() -> None:
+    pool = new_pool(replace(ON_DEMAND, decommission_grace_ms=20_000))
+    decommissioned(pool)
+    assert pool.handle(missing(0), 10) == []
+    assert pool.handle(missing(0, W1), 20) == [ReleaseWorker(W1, "the host is sold")]
+    assert "was given up before (the host is sold)" in str(pool.refusal_of(W1))
+
+
+def test_a_decommissioned_worker_is_released_when_its_grace_is_over() -> None:
+    pool = new_pool(replace(ON_DEMAND, decommission_grace_ms=20_000))
+    decommissioned(pool)
+    assert pool.next_check_ms() == 20_000
+    assert pool.handle(TimePassed(), 19_999) == []
+    assert pool.handle(TimePassed(), 20_000) == [ReleaseWorker(W1, "the host is sold")]
+
+
+def test_a_fixed_pool_replaces_a_decommissioned_worker_at_once() -> None:
+    pool = new_pool(replace(ON_DEMAND, fixed_count=1, decommission_grace_ms=20_000))
+    assert pool.handle(missing(0), 0) == [RequestWorker(W1)]
+    pool.handle(WorkerRegistered(W1), 0)
+    assert pool.handle(WorkerDecommissioned(W1, "sold"), 0) == [RequestWorker(W2)]

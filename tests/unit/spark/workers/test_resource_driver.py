@@ -8,7 +8,12 @@ from headrace.core.clock import ManualClock
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.jvm import JvmGoneError
-from headrace.spark.workers.resource_driver import SparkHostLostError, SparkResourceDriver
+from headrace.spark.workers.resource_driver import (
+    EXECUTORS_INTERVAL_MS,
+    SparkHostLostError,
+    SparkResourceDriver,
+)
+from headrace.spark.workers.worker_jobs import ExecutorState
 
 ONE = ResourceId("tm-1")
 ANY = ResourceProfile()
@@ -24,6 +29,9 @@ class ScriptedJob:
     def is_active(self) -> bool:
         return self.active
 
+    def executor_id(self) -> str | None:
+        return "7"
+
     def is_done(self) -> bool:
         return self.done
 
@@ -37,6 +45,7 @@ class ScriptedJobs:
     cancelled: list[ResourceId] = field(default_factory=list)
     refusal: Exception | None = None
     slots: int | None = 4
+    state: ExecutorState = ExecutorState.ALIVE
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> ScriptedJob:
         if self.refusal is not None:
@@ -51,6 +60,9 @@ class ScriptedJobs:
     def slot_count(self) -> int | None:
         return self.slots
 
+    def executor_state(self, executor_id: str) -> ExecutorState:
+        return self.state
+
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         return f"{profile} is more than {usual}"
 
@@ -64,6 +76,9 @@ class Reports:
 
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
         self._queue.put(("terminated", diagnostics))
+
+    def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
+        self._queue.put(("decommissioned", cause))
 
     def host_failed(self, error: BaseException) -> None:
         self._queue.put(("host failed", type(error).__name__))
@@ -156,3 +171,34 @@ def test_a_shortage_is_told_with_what_to_do() -> None:
         "Spark has no executor for this application",
         "Spark's executors have 4 slot(s), of which 1 is kept free for Spark's own jobs",
     ]
+
+
+def test_an_executor_that_spark_takes_away_or_loses_is_reported_once() -> None:
+    jobs, clock = ScriptedJobs(), ManualClock()
+    driver = SparkResourceDriver(jobs, clock, stop_grace_ms=60_000)
+    reports = Reports()
+    driver.initialize(reports)
+    driver.request_worker(ONE, ANY)
+    assert reports.next() == ("started", "tm-1")
+    jobs.state = ExecutorState.DECOMMISSIONED
+    clock.advance_ms(EXECUTORS_INTERVAL_MS)
+    assert reports.next() == ("decommissioned", "Spark takes its executor 7 away")
+    clock.advance_ms(EXECUTORS_INTERVAL_MS)
+    jobs.state = ExecutorState.LOST
+    clock.advance_ms(EXECUTORS_INTERVAL_MS)
+    assert reports.next() == ("terminated", "Spark lost its executor 7")
+    assert jobs.cancelled == [ONE], "Spark would run the worker again elsewhere"
+    asyncio.run(driver.close())
+    assert reports.is_empty()
+
+
+def test_a_shortage_of_gpus_is_told_by_name_for_as_long_as_workers_wait_for_them() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    jobs.jobs[ONE] = ScriptedJob(active=False)
+    driver.request_worker(ONE, ResourceProfile(external_resources=(("gpu", 3),)))
+    assert driver.describe_shortage().startswith("they take 3 gpu, which Spark's executors do not")
+    jobs.jobs[ONE].active = True
+    assert reports.next() == ("started", "tm-1")
+    assert driver.describe_shortage().startswith("Spark's executors have 4 slot(s)")
+    asyncio.run(driver.close())

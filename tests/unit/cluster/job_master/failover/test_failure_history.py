@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,11 @@ from headrace.cluster.job_master.failover.failure_history import (
     Failure,
     FailureHistory,
 )
-from headrace.cluster.job_master.failover.restart_strategies import FixedDelayRestart
+from headrace.cluster.job_master.failover.restart_strategies import (
+    FixedDelayRestart,
+    NoRestart,
+    RestartStrategy,
+)
 from headrace.core.config import Settings
 from headrace.core.errors import UserCodeError, wrap_user_error
 from headrace.gateways.errors import CheckpointFailedError
@@ -182,3 +187,17 @@ def test_it_is_known_whether_older_failures_are_forgotten() -> None:
     assert not history.is_truncated
     history.decide(failure(SIZE, is_consequence=False), SIZE)
     assert history.is_truncated and len(history.entries) == SIZE
+
+
+@pytest.mark.parametrize(
+    ("strategy", "pause_ms"), [(FixedDelayRestart(1, 7), 0), (NoRestart(), None)]
+)
+def test_resources_that_the_host_takes_away_are_no_failure_of_a_job_that_may_restart(
+    strategy: RestartStrategy, pause_ms: float | None
+) -> None:
+    history = FailureHistory(strategy, SIZE)
+    planned = Failure(ErrorInfo("Error", "taken away", "EXTERNAL", True, is_planned=True))
+    assert [history.decide(planned, 0) for _ in range(3)] == [pause_ms] * 3
+    assert history.decide(failure(0, is_consequence=False), 0) == (
+        None if pause_ms is None else 7
+    ), "it has its one attempt still"

@@ -170,3 +170,15 @@ def test_the_groups_of_a_graph_have_the_slots_that_it_says() -> None:
     graph = msgspec.structs.replace(graph, slot_resources={"small": SMALL})
     found = {each.slot_sharing_group: each.profile for each in share_slots(expand(graph))}
     assert found == {"default": ANY_PROFILE, "small": SMALL}
+
+
+def test_slots_of_a_task_manager_that_is_left_are_wanted_elsewhere() -> None:
+    pool = new_pool(2)
+    pool.offer(TM_1, [offer(1), offer(2)], 0)
+    pool.leave(TM_1)
+    assert pool.missing_count == 2
+    assert pool.offer(TM_1, [offer(1), offer(3)], 0) == (allocation(1),), "no further one"
+    assert pool.offer(TM_2, [offer(4)], 0) == (allocation(4),)
+    reserved = pool.reserve([ANY_PROFILE])
+    assert reserved is not None and reserved[0].resource_id == TM_2
+    assert pool.reserve([ANY_PROFILE]) is None

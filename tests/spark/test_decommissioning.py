@@ -1,0 +1,124 @@
+"""Spark takes an executor away, or it is told to end: the job goes on elsewhere within seconds, each record once."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from headrace.core.clock import SystemClock
+from testkit.exactly_once import compare_output, lines_of_files
+from testkit.waiting import wait_until
+from tests.spark.processes import Process
+from tests.spark.programs import PATIENCE_S, Program, headrace_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+
+MASTER = "local-cluster[3,2,1024]"
+"""Two executors have room for the TaskManagers of the third."""
+COUNT = 12_000
+HEARTBEAT_TIMEOUT_S = 50
+PROGRAM = f"""
+import time
+from headrace.common import Encoder, Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.core.lifecycle import ExecutionState
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSink
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+env.enable_checkpointing(INTERVAL_MS)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, {COUNT}, type_info=Types.LONG(), rows_per_second=400),
+    WatermarkStrategy.no_watermarks(),
+    "numbers",
+)
+lines = numbers.key_by(lambda n: n % 7, key_type=Types.LONG()).map(str, output_type=Types.STRING())
+lines.sink_to(FileSink.for_row_format("lines", Encoder.simple_string_encoder()).build())
+client = env.execute_async("numbers")
+told = -1
+while True:
+    details = client.get_job_details().result()
+    if details.status.is_globally_terminal_state():
+        break
+    subtasks = [s for v in details.vertices for s in v.subtasks]
+    attempt = max(s.attempt_number for s in subtasks)
+    if attempt > told and {{s.state for s in subtasks}} == {{ExecutionState.RUNNING}}:
+        told = attempt
+        print("RUNNING", attempt)
+    time.sleep(0.02)
+print("ENDED", details.status.name)
+client.get_job_execution_result().result()
+"""
+RESTARTS = (
+    "-D", "restart-strategy.type=fixed-delay",
+    "-D", "restart-strategy.fixed-delay.attempts=0",
+    "-D", "restart-strategy.fixed-delay.delay=30 s",
+)  # fmt: skip
+"""No failure may be followed by a restart."""
+
+
+def start(folder: Path, started: list[Program], interval_ms: int, *options: str) -> Program:
+    text = PROGRAM.replace("INTERVAL_MS", str(interval_ms))
+    program = headrace_run(folder, text, "--master", MASTER, "--progress", *options)
+    started.append(program)
+    program.wait_for_line("RUNNING 0")
+    wait_until(lambda: len(program.task_managers()) == 2, 30, "two TaskManagers")
+    return program
+
+
+def seconds_until_running_again(program: Program, executor: Process, number: int) -> float:
+    clock = SystemClock()
+    started_ms = clock.monotonic_ms()
+    os.kill(executor.pid, number)
+    program.wait_for_line("RUNNING 1")
+    return (clock.monotonic_ms() - started_ms) / 1000
+
+
+def assert_each_line_once(program: Program, folder: Path) -> None:
+    assert program.wait() == 0, program.report()
+    lines = [line for part in lines_of_files(folder / "lines").values() for line in part]
+    compare_output(map(str, range(COUNT)), lines).check()
+    program.assert_nothing_is_left()
+
+
+def test_a_decommissioned_executor_is_left_after_a_checkpoint_and_ends_by_itself(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    # Checkpoints are far apart: without one of its own the restart would begin from the start.
+    program = start(tmp_path, started, 600_000, "-D", "spark.decommission.enabled=true", *RESTARTS)
+    executor = program.executor_of(program.task_managers()[0])
+    took_s = seconds_until_running_again(program, executor, signal.SIGPWR)
+    print(f"running again {took_s:.1f} s after SIGPWR")
+    assert took_s < HEARTBEAT_TIMEOUT_S
+    wait_until(
+        lambda: executor.pid not in {one.pid for one in program.executors()},
+        PATIENCE_S,
+        f"the executor is gone\n{program.report()}",
+    )
+    told = [line for line in program.err if "is decommissioned" in line]
+    assert any("Spark takes its executor" in line for line in told), program.report()
+    assert_each_line_once(program, tmp_path)
+
+
+def test_an_executor_that_is_told_to_end_costs_a_restart_and_no_heartbeat_timeout(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = start(tmp_path, started, 500)
+    wait_until(lambda: len(lines_of_files(tmp_path / "lines")) > 0, PATIENCE_S, "committed lines")
+    executor = program.executor_of(program.task_managers()[0])
+    took_s = seconds_until_running_again(program, executor, signal.SIGTERM)
+    print(f"running again {took_s:.1f} s after SIGTERM")
+    assert took_s < HEARTBEAT_TIMEOUT_S
+    assert_each_line_once(program, tmp_path)
+
+
+def test_a_task_manager_that_gets_sigterm_says_goodbye(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = start(tmp_path, started, 500)
+    took_s = seconds_until_running_again(program, program.task_managers()[0], signal.SIGTERM)
+    print(f"running again {took_s:.1f} s after SIGTERM to the TaskManager")
+    assert any("was told to stop" in line for line in program.err), program.report()
+    assert_each_line_once(program, tmp_path)
