@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextlib.contextmanager
 def asked_to_end() -> Generator[Callable[[], None], None, None]:
-    """Give what returns once SIGTERM or SIGINT came; those that come later, while it ends, change nothing.
+    """Yield a function that blocks until SIGTERM or SIGINT; those that come later, while it ends, change nothing.
 
     A handler runs between any two lines of this thread, another handler's among them: it may take no lock, as that of
     an Event, which whoever it interrupts may hold.
@@ -38,3 +38,17 @@ def asked_to_end() -> Generator[Callable[[], None], None, None]:
             signal.signal(number, signal.SIG_IGN if is_asked else handler)
         os.close(reading)
         os.close(writing)
+
+
+@contextlib.contextmanager
+def interrupted_by_sigterm() -> Generator[None, None, None]:
+    """Let SIGTERM interrupt this thread as Ctrl-C does, so that what is open, as a screen, is closed."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

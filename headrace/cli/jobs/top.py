@@ -14,6 +14,7 @@ from headrace.cli.jobs.job_figures import JobFigures
 from headrace.cli.jobs.job_reader import JobReader
 from headrace.cli.jobs.keys import Keys, keyboard
 from headrace.cli.jobs.top_view import HEAD_HEIGHT, plain_lines, screen_of
+from headrace.cli.termination import interrupted_by_sigterm
 from headrace.rest.client_errors import ClusterEndedError, RestError
 from headrace.rest.connections import has_ended
 
@@ -59,6 +60,7 @@ def top(session: ClusterSession, interval: float, is_once: bool, job_id: str | N
             session.say("\n".join(plain_lines(figures)))
         return 0
     with (
+        interrupted_by_sigterm(),
         keyboard(sys.stdin) as keys,
         Live(console=console, screen=True, auto_refresh=False, transient=True) as live,
     ):

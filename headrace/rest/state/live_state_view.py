@@ -20,6 +20,7 @@ from headrace.checkpoint.state_queries import (
     refuse_key_count,
 )
 from headrace.checkpoint.state_totals import DUE_WORDS, StateTotals, totals_of
+from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.ids import JobId
 from headrace.core.record_batch import stream_bytes
 from headrace.gateways.messages import OperatorDescription, SubtaskState
@@ -79,12 +80,13 @@ class LiveStateView:
         }
         infos = sorted(live_states_of(answers), key=lambda one: (one.table.value, one.name))
         is_partial = len(answers) < operator.parallelism
+        watermark_ms = min((one.result.watermark_ms for one in answers), default=None)
         return models.OperatorState(
             id=operator.operator_id.hex(),
             title=operator.title,
             snapshot=None,
             taken_at=max((one.result.taken_at_ms for one in answers), default=0),
-            watermark=min((one.result.watermark_ms for one in answers), default=None),
+            watermark=None if watermark_ms in (None, MIN_TIMESTAMP) else watermark_ms,
             states=[
                 _figures(
                     one,

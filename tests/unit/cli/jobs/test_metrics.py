@@ -42,6 +42,14 @@ def test_metrics_of_a_job_are_printed_by_name(shell: Shell) -> None:
     assert json.loads(as_json.out) == {"metrics": [{"id": "uptime", "value": "12"}]}
 
 
+def test_metrics_of_a_job_that_is_not_there_are_an_error(shell: Shell) -> None:
+    answers = {f"GET /jobs/{JOB}/metrics": metrics_of({})}
+    with fake_cluster(answers, token="") as cluster:
+        outcome = shell("metrics", "-m", cluster.authority, JOB)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: ")
+
+
 @pytest.mark.parametrize("named", [VERTEX, "1", "FLIGHTS"])
 def test_a_vertex_is_named_by_id_number_or_part_and_shown_over_its_subtasks(
     shell: Shell, named: str

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -24,8 +25,11 @@ ENTER_SCREEN, LEAVE_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 ANSWERS: dict[str, Any] = {**ONE_RUNNING, f"GET /jobs/{JOB}": JOB_PAGE}
 
 
-def watched_until(act: Callable[[int], None], *options: str) -> tuple[str, int]:
-    """Start `headrace top`, and act once it shows the job; return what is left on the terminal, and the exit code."""
+def watched_until(act: Callable[[int, int], None], *options: str) -> tuple[str, int]:
+    """Start `headrace top`, and act once it shows the job; return what is left on the terminal, and the exit code.
+
+    `act` gets the terminal and the process's number.
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
     process = subprocess.Popen(
@@ -39,7 +43,7 @@ def watched_until(act: Callable[[int], None], *options: str) -> tuple[str, int]:
     os.close(slave)
     drawn = read_until(master, b"q quits")
     assert ENTER_SCREEN in drawn
-    act(master)
+    act(master, process.pid)
     drawn += read_until(master, b"")
     os.close(master)
     return drawn.rpartition(LEAVE_SCREEN)[2].decode(), process.wait(PATIENCE_S)
@@ -73,10 +77,20 @@ def read_until(terminal: int, sign: bytes) -> bytes:
     return drawn
 
 
-@pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
-def test_a_key_ends_it_and_what_was_seen_last_stays_to_be_read(key: bytes) -> None:
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda terminal, _: press(terminal, b"q"),
+        lambda terminal, _: press(terminal, b"\x03"),
+        lambda _, process: os.kill(process, signal.SIGTERM),
+    ],
+    ids=["q", "Ctrl-C", "SIGTERM"],
+)
+def test_a_key_or_a_signal_ends_it_and_what_was_seen_last_stays_to_be_read(
+    act: Callable[[int, int], None],
+) -> None:
     with fake_cluster(ANSWERS, token="") as cluster:
-        left, code = watched_until(lambda terminal: press(terminal, key), "-m", cluster.authority)
+        left, code = watched_until(act, "-m", cluster.authority)
     assert code == 0
     assert f"departures ({JOB}): RUNNING" in left
 
@@ -87,7 +101,7 @@ def test_it_ends_with_the_cluster_and_says_so(
     with fake_cluster(ANSWERS) as cluster:
         (file,) = home_of(monkeypatch, tmp_path, cluster)
 
-        def end(_: int) -> None:
+        def end(_: int, process: int) -> None:
             file.unlink()
             cluster.close()
 
