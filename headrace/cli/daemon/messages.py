@@ -28,8 +28,8 @@ class RunJobCluster(msgspec.Struct, frozen=True, tag=True):
 class Instructions(msgspec.Struct, frozen=True):
     """All that a daemon is told, on its standard input.
 
-    `report_descriptor` is where it writes its report. `log_folder` is made for it, with `console` in it, to which its
-    standard output and error go.
+    `report_descriptor` is where it writes its report. `log_folder` is made by the starter, and has the file
+    `jobmanager.console.out`, to which the daemon's standard output and error go.
     """
 
     duty: RunProgram | RunSession | RunJobCluster

@@ -31,8 +31,8 @@ Try it:
   headrace logs -f                           and what it writes from now on, until Ctrl-C
   headrace logs 1 -n 100                     the last lines of the first TaskManager
   headrace logs 1 --stdout                   what user code prints there
-  headrace logs 1 --list                     the files that there are
-  headrace logs 1 --file headrace.log.1      one of them
+  headrace logs --list                       the files of the JobManager
+  headrace logs --file jobmanager.log.1      one of them
 
 With -n or --json at most the last 64 MiB of a file are looked at.
 """

@@ -10,13 +10,13 @@ LOG_DIR: Final = ConfigOption(
     str,
     "",
     "Folder on each host in which every cluster makes a folder of its own for log files. Unset: the cluster's "
-    "temporary folder, which goes with the cluster.",
+    "temporary folder, which is deleted when the cluster ends; of a daemon ~/.headrace/logs.",
 )
 LOG_MAX: Final = ConfigOption(
     "env.log.max",
     int,
     10,
-    "Log files that were full that are kept of each process, beside the one that it writes.",
+    "Full log files, and full files of output, that are kept of each process beside those that it writes.",
 )
 LOG_MAX_SIZE: Final = ConfigOption(
     "env.log.max-size",
@@ -29,15 +29,16 @@ LOG_FOLDERS_MAX: Final = ConfigOption(
     "headrace.log.folders-max",
     int,
     50,
-    "Log folders of clusters of this host that are kept in env.log.dir; at the next start older ones go, unless "
-    "their cluster runs.",
+    "Log folders that are kept in env.log.dir, or in ~/.headrace/logs. The next cluster that starts there removes "
+    "older ones whose clusters have ended.",
     least=1,
 )
 LOG_FOLDERS_AGE: Final = ConfigOption(
     "headrace.log.folders-max-age",
     timedelta,
     timedelta(days=90),
-    "Age above which log folders of ended clusters go at the next start of one.",
+    "Time since the last write after which the log folder of an ended cluster is removed by the next cluster that "
+    "starts in the same place.",
     least=timedelta(hours=1),
 )
 LOG_LEVEL: Final = ConfigOption(

@@ -122,7 +122,7 @@ async def job_manager_log(cluster: ClusterParameter, request: Request) -> Respon
 
 
 async def job_manager_stdout(cluster: ClusterParameter, request: Request) -> Response:
-    """Return what the program printed in the driver."""
+    """Return what functions printed in the TaskManagers, as the driver shows it."""
     return await _job_manager_file(cluster, request, f"{JOB_MANAGER}.out")
 
 
