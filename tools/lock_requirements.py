@@ -17,7 +17,7 @@ DEV: Final = "requirements/dev.txt"
 DOCS: Final = "requirements/docs.txt"
 FLINK: Final = "requirements/flink.txt"
 EXTRAS: Final = (
-    "dev", "demo", "java", "tls", "kafka", "postgres", "rocksdb", "metrics", "zookeeper", "kubernetes",
+    "dev", "demo", "java", "tls", "kafka", "postgres", "rocksdb", "metrics", "zookeeper", "kubernetes", "s3",
 )  # fmt: skip
 _COMPILE: Final = (
     "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--no-emit-index-url",

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 BUCKET = "bucket"
@@ -62,7 +62,7 @@ class S3Server:
         return f"s3://{BUCKET}/{name}?endpoint_override={self.address}&scheme=http&region=us-east-1"
 
     @contextlib.contextmanager
-    def away(self) -> Iterator[None]:
+    def away(self) -> Generator[None]:
         """Answer nobody meanwhile."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
@@ -72,7 +72,7 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def running_server(environment: dict[str, str]) -> Iterator[S3Server]:
+def running_server(environment: dict[str, str]) -> Generator[S3Server]:
     """Start one, hand it out once the bucket is there, and end it. `environment`: with CREDENTIALS."""
     process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM],
