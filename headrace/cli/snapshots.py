@@ -72,7 +72,7 @@ _key_file = click.option(
 )
 
 
-@click.command(name="list", help=_LIST_HELP, short_help="List the snapshots in a folder.")
+@click.command(name="list", help=_LIST_HELP)
 @click.argument("path")
 @_key_file
 @json_option
@@ -90,7 +90,7 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
     return 0
 
 
-@click.command(help=_SHOW_HELP, short_help="Show a snapshot, operator by operator.")
+@click.command(help=_SHOW_HELP)
 @click.argument("path")
 @click.option(
     "--verify", is_flag=True, help="Also read every file, and check that it is unchanged."
@@ -111,7 +111,7 @@ def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
     return 0 if is_fine else EXIT_FAILED
 
 
-@click.command(help=_VERIFY_HELP, short_help="Check that a snapshot is complete and unchanged.")
+@click.command(help=_VERIFY_HELP)
 @click.argument("path")
 @_key_file
 @json_option

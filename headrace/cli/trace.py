@@ -195,7 +195,7 @@ Try it:
 """
 
 
-@click.group(help=_GROUP_HELP, short_help="Show parts of Headrace at work, step by step.")
+@click.group(help=_GROUP_HELP)
 def trace() -> None:
     """The group of all traces."""
 

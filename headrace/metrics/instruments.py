@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import ClassVar, Final
 
 from headrace.core.clock import Clock
+from headrace.core.quantiles import interpolated_quantile
 from headrace.metrics.metric_name import MetricKind
 
 Number = int | float
@@ -184,7 +185,7 @@ class Histogram(Metric):
             "mean": mean,
             "stddev": (squares / (len(values) - 1)) ** 0.5 if len(values) > 1 else 0.0,
         }
-        found |= {key: _quantile(values, share) for key, share in QUANTILES.items()}
+        found |= {key: interpolated_quantile(values, share) for key, share in QUANTILES.items()}
         return {f"{name}_{key}": value for key, value in found.items()}
 
 
@@ -192,14 +193,3 @@ QUANTILES: Final = {
     "median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999,
 }  # fmt: skip
 """Shares of a histogram's values that lie below its quantiles, by the ending of the quantile's name."""
-
-
-def _quantile(ordered: list[int], share: float) -> float:
-    """Return the value below which `share` of the values lie, between two of them in proportion."""
-    place = share * (len(ordered) + 1)
-    below = int(place)
-    if below < 1:
-        return float(ordered[0])
-    if below >= len(ordered):
-        return float(ordered[-1])
-    return ordered[below - 1] + (place - below) * (ordered[below] - ordered[below - 1])

@@ -47,7 +47,7 @@ from headrace.rest.openapi_page import openapi_page
 from headrace.rest.operations import Operations
 from headrace.rest.options import DASHBOARD_DIRECTORY
 from headrace.rest.programs.program_service import ProgramService
-from headrace.rest.rest_route import Kept, RestRoute
+from headrace.rest.rest_route import RestRoute
 from headrace.rest.routes import ROUTES
 from headrace.rest.state.state_reads import StateReads
 from headrace.rest.static_files import OWN_PAGE, StaticFiles
@@ -192,7 +192,7 @@ def _answering(route: RestRoute) -> Callable[..., Awaitable[Response]]:
 def _class_of(route: RestRoute) -> type[APIRoute]:
     if route.is_message:
         return _MessageRoute
-    return _KeptRoute if route.kept is Kept.INTERVAL else _AnsweringRoute
+    return _KeptRoute if route.is_kept else _AnsweringRoute
 
 
 class _AnsweringRoute(APIRoute):

@@ -34,7 +34,7 @@ from headrace.rest.client_errors import (
     UnauthorizedError,
 )
 from headrace.rest.connections import FoundConnection, has_ended
-from headrace.rest.messages import MESSAGE
+from headrace.rest.messages import FILE_ID_HEADER, FILE_NAME_HEADER, MESSAGE
 
 RETRY_MAX_ATTEMPTS: Final = ConfigOption(
     "rest.retry.max-attempts", int, 20,
@@ -421,7 +421,8 @@ def _extent_of(answer: http.client.HTTPResponse, begin: int) -> tuple[int, int]:
 
 def _file_of(answer: http.client.HTTPResponse) -> tuple[str, str]:
     """Return name and id of the file that is answered, empty where the server does not tell."""
-    return unquote(answer.getheader("Log-File-Name", "")), answer.getheader("Log-File-Id", "")
+    name, file_id = answer.getheader(FILE_NAME_HEADER, ""), answer.getheader(FILE_ID_HEADER, "")
+    return unquote(name), file_id
 
 
 def _reason(error: Exception) -> str:

@@ -107,6 +107,7 @@ class ConnectionFileError(RestError):
     def __init__(self, file: Path, reason: str) -> None:
         super().__init__(f"the connection file {file} is not used: {reason}")
         self.file = file
+        self.reason = reason
 
 
 class NoClusterError(RestError):

@@ -296,7 +296,7 @@ def read_connection(file: Path) -> ClusterConnection:
     return connection
 
 
-def read_private_file(file: Path) -> bytes:
+def read_private_file(file: Path, size_max_bytes: int = _FILE_BYTES_MAX) -> bytes:
     """Return what is in a file that its owner alone could read and write. ConnectionFileError; FileNotFoundError."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -315,7 +315,7 @@ def read_private_file(file: Path) -> bytes:
             raise ConnectionFileError(
                 file, "others than its owner may read it: chmod 600, and start the cluster anew"
             )
-        return opened.read(_FILE_BYTES_MAX)
+        return opened.read(size_max_bytes)
 
 
 def _refuse_shared_folder(folder: Path) -> None:

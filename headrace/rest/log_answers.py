@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fastapi import Response
 
 from headrace.core.process.log_files import PIECE_SIZE_MAX_BYTES, LogPiece
+from headrace.rest.messages import FILE_ID_HEADER, FILE_NAME_HEADER
 from headrace.rest.models.cluster import ErrorBody
 
 ReadLogPiece = Callable[[int, int], Awaitable[LogPiece]]
@@ -18,9 +19,6 @@ ANSWER_SIZE_MAX_BYTES: Final = 64 << 20
 """Bytes of a log file that one answer has at most."""
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 _HEADERS: Final = {"Accept-Ranges": "bytes"}
-FILE_NAME_HEADER: Final = "Log-File-Name"
-FILE_ID_HEADER: Final = "Log-File-Id"
-"""Header by which whoever follows a file knows it again when it was put aside under another name."""
 
 
 async def log_answer(

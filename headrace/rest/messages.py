@@ -12,6 +12,9 @@ import msgspec
 
 MESSAGE: Final = "application/msgpack"
 """Media type of messages."""
+FILE_NAME_HEADER: Final = "Log-File-Name"
+FILE_ID_HEADER: Final = "Log-File-Id"
+"""Header by which whoever follows a log file knows it again when it was put aside under another name."""
 BLOB_CHUNK_BYTES_MAX: Final = 4 << 20
 """Bytes of a blob that one request may bring."""
 

@@ -1,6 +1,5 @@
 """RestRoute: one row of the table of routes."""
 
-import enum
 import functools
 import re
 from collections.abc import Callable, Iterator
@@ -13,21 +12,13 @@ from fastapi.dependencies.utils import get_dependant
 from pydantic import TypeAdapter
 
 
-class Kept(enum.Enum):
-    """Time for which an answer may be given again."""
-
-    NOT = "never"
-    """It must be of now, or changes something."""
-    INTERVAL = "for the refresh interval"
-    """Dashboards poll it: it is written once per interval, however many ask."""
-
-
 @dataclass(frozen=True)
 class RestRoute:
     """One route. `answer`: type of the body, None where the handler makes the whole response.
 
-    `request`: type of the body of the request, bytes where it is no JSON, None where there is none. `is_archived`: an
-    ended job answers it from its archive as well. `is_message`: it is found by clients alone that take
+    `request`: type of the body of the request, bytes where it is no JSON, None where there is none. `is_kept`:
+    dashboards poll it, so its answer is written once per refresh interval, however many ask. `is_archived`: an ended
+    job answers it from its archive as well. `is_message`: it is found by clients alone that take
     `application/msgpack`, and answers with a message of the gateways.
     """
 
@@ -36,7 +27,7 @@ class RestRoute:
     handler: Callable[..., Any]
     answer: Any
     status: int = 200
-    kept: Kept = Kept.NOT
+    is_kept: bool = False
     is_archived: bool = False
     is_message: bool = False
     request: Any = None

@@ -50,7 +50,7 @@ from headrace.rest.models import metrics_history as metrics_history_models
 from headrace.rest.models import state as state_models
 from headrace.rest.models import task_managers as task_manager_models
 from headrace.rest.models import vertices as vertex_models
-from headrace.rest.rest_route import Kept, RestRoute
+from headrace.rest.rest_route import RestRoute
 
 METRIC_LIST: Final = list[cluster_models.MetricValue]
 COMBINED_METRICS: Final = list[cluster_models.AggregatedMetric] | list[cluster_models.MetricValue]
@@ -86,7 +86,7 @@ def _page(
     path: str, handler: Callable[..., Any], answer: Any, *, of_job: bool = False
 ) -> RestRoute:
     """Return a route that dashboards poll."""
-    return RestRoute("GET", path, handler, answer, kept=Kept.INTERVAL, is_archived=of_job)
+    return RestRoute("GET", path, handler, answer, is_kept=True, is_archived=of_job)
 
 
 def _refused(method: str, path: str, handler: Callable[..., Any], status: int) -> RestRoute:

@@ -86,3 +86,8 @@ export function successors(facts: JobFacts): Map<string, VertexFacts[]> {
 export function shortName(name: string, limit = 60): string {
   return name.length > limit ? `${name.slice(0, limit - 1)}…` : name;
 }
+
+/** The name of a vertex in a sentence. */
+export function quoted(vertex: VertexFacts): string {
+  return `“${shortName(vertex.name)}”`;
+}

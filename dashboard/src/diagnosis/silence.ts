@@ -4,7 +4,7 @@
  */
 
 import { count, duration, LAST_WATERMARK, NO_WATERMARK, plural, watermark } from "../model/format";
-import { isSource, shortName, successors, type JobFacts, type VertexFacts } from "./facts";
+import { isSource, quoted, successors, type JobFacts, type VertexFacts } from "./facts";
 import { BACK_PRESSURED_MS } from "./slowness";
 
 /** What a subtask of a source says of itself. */
@@ -312,10 +312,6 @@ function sinceText(since: Standing | null, now: number): string {
     return "";
   }
   return `, since ${since.exact ? "" : "at least "}${duration(now - since.since)}`;
-}
-
-function quoted(vertex: VertexFacts): string {
-  return `“${shortName(vertex.name)}”`;
 }
 
 function finding(

@@ -7,7 +7,7 @@
 
 import { duration, percent, plural } from "../model/format";
 import type { MetricsHistory } from "../types";
-import { isSource, shortName, successors, type CheckpointPhases, type JobFacts, type VertexFacts } from "./facts";
+import { isSource, quoted, successors, type CheckpointPhases, type JobFacts, type VertexFacts } from "./facts";
 import { sinceSentence, sinceWhen } from "./since";
 
 export interface SlownessFacts extends JobFacts {
@@ -275,10 +275,6 @@ function waitsText(vertex: VertexFacts): string {
 
 function perSecond(ms: number | null): string {
   return ms === null ? "an unknown time" : `${Math.round(ms)} ms of each second`;
-}
-
-function quoted(vertex: VertexFacts): string {
-  return `“${shortName(vertex.name)}”`;
 }
 
 function since(facts: JobFacts): string {

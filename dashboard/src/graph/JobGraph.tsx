@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { State, TimeBar } from "../components/Basics";
 import type { VertexFacts } from "../diagnosis/facts";
 import { BACK_PRESSURED_MS, BUSY_MS } from "../diagnosis/slowness";
-import { duration, short, watermark, watermarkLag, NO_WATERMARK } from "../model/format";
+import { duration, share, short, watermark, watermarkLag, NO_WATERMARK } from "../model/format";
 import type { Job } from "../types";
 import { edgePath, layoutGraph, VERTEX_HEIGHT, VERTEX_WIDTH, type PlacedEdge } from "./graphLayout";
 
@@ -224,10 +224,6 @@ function vertexLabel(
     `busy ${percentOf(vertex.busy.max)}, back-pressured ${percentOf(vertex.backPressured.max)}`,
     ...inputs,
   ].join("; ");
-}
-
-function share(ms: number | null): number | null {
-  return ms === null ? null : ms / 1000;
 }
 
 function percentOf(ms: number | null): string {

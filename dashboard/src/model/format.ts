@@ -121,3 +121,8 @@ export function watermarkLag(value: number | null, now: number): number | null {
 export function plural(value: number, singular: string, several = `${singular}s`): string {
   return `${count(value)} ${value === 1 ? singular : several}`;
 }
+
+/** The share of a second, 0 to 1, that so many milliseconds of it are. */
+export function share(ms: number | null): number | null {
+  return ms === null ? null : ms / 1000;
+}

@@ -18,7 +18,7 @@ export interface Traceback {
 const FRAME = /^\s*File "([^"]+)", line (\d+)(?:, in (.+))?$/;
 /** Folders of Headrace's package: a user's own folder may well be called `headrace`. */
 const PARTS =
-  "api|checkpoint|cli|cluster|common|connectors|core|datastream|functions|gateways|graph|metrics|network|operators|rest|rpc|" +
+  "api|checkpoint|cli|client|cluster|common|connectors|core|datastream|functions|gateways|graph|metrics|network|operators|rest|rpc|" +
   "shuffle_service|spark|state|state_processor|table|task|testing|util";
 /** Code that the user did not write. */
 const FOREIGN = new RegExp(

@@ -31,7 +31,6 @@ _CLASS_NAMES: Final[Mapping[CheckpointStatus, models.ClassName]] = {
     CheckpointStatus.COMPLETED: "completed",
     CheckpointStatus.FAILED: "failed",
 }
-_CHECKPOINTS: Final = (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
 
 
 async def checkpoint_statistics(
@@ -135,7 +134,7 @@ def checkpoint_of(
     return models.Checkpoint(
         **_figures(record.checkpoint_id, record).model_dump(),
         class_name=_CLASS_NAMES[record.status],
-        is_savepoint=record.kind not in _CHECKPOINTS,
+        is_savepoint=record.kind.is_savepoint,
         savepoint_format=record.savepoint_format or None,
         trigger_timestamp=record.trigger_timestamp_ms,
         checkpoint_type=_type_of(record),
@@ -194,7 +193,7 @@ def _checkpoint_or_none(record: CheckpointRecord | None) -> models.Checkpoint | 
 
 
 def _type_of(record: CheckpointRecord) -> str:
-    if record.kind in _CHECKPOINTS:
+    if not record.kind.is_savepoint:
         return "UNALIGNED_CHECKPOINT" if record.is_unaligned else "CHECKPOINT"
     return "SAVEPOINT" if record.kind is SnapshotKind.SAVEPOINT else "SYNC_SAVEPOINT"
 

@@ -13,7 +13,9 @@ from headrace.core.process.process_memory import MemoryParts
 from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.errors import UnknownTaskManagerError
 from headrace.gateways.resource_manager import TaskManagerInfo
-from headrace.metrics import cluster_names as names
+from headrace.metrics import cluster_names as process_names
+from headrace.metrics import names
+from headrace.metrics.metric_name import MetricName
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handlers.cluster import log_list, thread_dump_of
 from headrace.rest.handlers.parameters import ClusterParameter, LogFileName, TaskManagerId
@@ -24,7 +26,8 @@ from headrace.rest.models.cluster import LogFileList, ThreadDump
 _LOG: Final = logging.getLogger(__name__)
 
 _MEGABYTE: Final = 1 << 20
-_NETWORK_MEMORY: Final = "Status.Shuffle.Netty.TotalMemory"
+_NETWORK: Final = "Status.Shuffle.Netty"
+"""Scope of Flink's below which the network metrics of a TaskManager are."""
 
 
 async def list_task_managers(cluster: ClusterParameter) -> models.TaskManagerList:
@@ -49,7 +52,7 @@ async def task_manager_details(
     tasks = (await assigned_tasks(cluster)).get(resource_id, 0)
     busy = [each for each in found.slots if each.job_id is not None]
     return models.TaskManagerDetails(
-        **_fields(found, tasks, int(metrics.get(_NETWORK_MEMORY, 0))),
+        **_fields(found, tasks, int(metrics.get(f"{_NETWORK}.{names.TOTAL_MEMORY.name}", 0))),
         allocated_slots=[
             models.AllocatedSlot(
                 job_id=each.job_id.hex(),
@@ -203,14 +206,16 @@ def _resource(profile: ResourceProfile) -> models.ResourceInfo:
 
 
 def _memory(metrics: Mapping[str, float]) -> models.TaskManagerMetrics:
-    def value(name: str) -> int:
-        return int(metrics.get(name, 0))
+    def value(row: MetricName) -> int:
+        return int(metrics.get(row.name, 0))
 
-    heap, network = "Status.JVM.Memory.Heap", "Status.Shuffle.Netty"
+    def network(row: MetricName) -> int:
+        return int(metrics.get(f"{_NETWORK}.{row.name}", 0))
+
     return models.TaskManagerMetrics(
-        heap_used=value(f"{heap}.Used"),
-        heap_committed=value(f"{heap}.Committed"),
-        heap_max=value(f"{heap}.Max"),
+        heap_used=value(process_names.HEAP_USED),
+        heap_committed=value(process_names.HEAP_COMMITTED),
+        heap_max=value(process_names.HEAP_MAX),
         non_heap_used=0,
         non_heap_committed=0,
         non_heap_max=0,
@@ -220,17 +225,17 @@ def _memory(metrics: Mapping[str, float]) -> models.TaskManagerMetrics:
         mapped_count=0,
         mapped_used=0,
         mapped_max=0,
-        netty_shuffle_memory_segments_available=value(f"{network}.AvailableMemorySegments"),
-        netty_shuffle_memory_segments_used=value(f"{network}.UsedMemorySegments"),
-        netty_shuffle_memory_segments_total=value(f"{network}.TotalMemorySegments"),
-        netty_shuffle_memory_available=value(f"{network}.AvailableMemory"),
-        netty_shuffle_memory_used=value(f"{network}.UsedMemory"),
-        netty_shuffle_memory_total=value(f"{network}.TotalMemory"),
+        netty_shuffle_memory_segments_available=network(names.AVAILABLE_MEMORY_SEGMENTS),
+        netty_shuffle_memory_segments_used=network(names.USED_MEMORY_SEGMENTS),
+        netty_shuffle_memory_segments_total=network(names.TOTAL_MEMORY_SEGMENTS),
+        netty_shuffle_memory_available=network(names.AVAILABLE_MEMORY),
+        netty_shuffle_memory_used=network(names.USED_MEMORY),
+        netty_shuffle_memory_total=network(names.TOTAL_MEMORY),
         garbage_collectors=[
             models.GarbageCollectorInfo(
                 name="All",
-                count=value(names.GC_COUNT.name),
-                time=value(names.GC_TIME.name),
+                count=value(process_names.GC_COUNT),
+                time=value(process_names.GC_TIME),
             )
         ],
     )

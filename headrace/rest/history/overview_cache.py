@@ -6,8 +6,6 @@ a file that is damaged is made anew.
 
 import hashlib
 import logging
-import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -15,7 +13,8 @@ from typing import Final
 import msgspec
 
 from headrace.core.errors import DECODE_ERRORS
-from headrace.rest.connections import write_private_file
+from headrace.rest.client_errors import ConnectionFileError
+from headrace.rest.connections import read_private_file, write_private_file
 
 _LOG: Final = logging.getLogger(__name__)
 _VERSION: Final = 1
@@ -48,19 +47,12 @@ class OverviewCache:
     def read(self) -> list[CachedOverview]:
         """Return what was kept; nothing where there is no such file, or one that was not written like this."""
         try:
-            descriptor = os.open(self.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            content = read_private_file(self.file, _FILE_BYTES_MAX)
         except FileNotFoundError:
             return []
-        except OSError as error:
-            _LOG.warning("%s is not used: %s", self.file, error.strerror)
+        except ConnectionFileError as error:
+            _LOG.warning("%s is not used: %s", self.file, error.reason)
             return []
-        with open(descriptor, "rb") as opened:
-            status = os.fstat(descriptor)
-            is_own = status.st_uid == os.geteuid() and not status.st_mode & 0o077
-            if not stat.S_ISREG(status.st_mode) or not is_own or status.st_size > _FILE_BYTES_MAX:
-                _LOG.warning("%s is not used: it is not a file of this user alone", self.file)
-                return []
-            content = opened.read(_FILE_BYTES_MAX)
         try:
             found = msgspec.msgpack.decode(content, type=_Content)
         except DECODE_ERRORS as error:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from headrace.checkpoint.options import KEY_FILE, SAVEPOINT_DIRECTORY, SHARED_FILES
-from headrace.core.barriers import SnapshotKind
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.redaction import HIDDEN
@@ -15,7 +14,6 @@ from headrace.gateways.checkpoint_statistics import CheckpointRecord, Checkpoint
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import ConflictError, NotFoundError
 
-_CHECKPOINTS: Final = (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
 _IN_MEMORY: Final = (
     "It lies in the driver's memory: set execution.checkpointing.dir to have checkpoints in files."
 )
@@ -90,7 +88,7 @@ class JobSnapshots:
 def _snapshot(record: CheckpointRecord) -> JobSnapshot:
     return JobSnapshot(
         record.checkpoint_id,
-        "checkpoint" if record.kind in _CHECKPOINTS else "savepoint",
+        "savepoint" if record.kind.is_savepoint else "checkpoint",
         record.trigger_timestamp_ms,
         record.state_size_bytes,
         record.external_path,

@@ -10,7 +10,7 @@ import { DataTable } from "../../components/DataTable";
 import { JobGraph } from "../../graph/JobGraph";
 import { VertexDrawer } from "../../graph/VertexDrawer";
 import { Cluster } from "../../model/cluster";
-import { bytes, count, duration, short } from "../../model/format";
+import { bytes, count, duration, share, short } from "../../model/format";
 import { vertexFacts } from "../../model/jobFacts";
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
@@ -60,9 +60,9 @@ export function GraphPage({ job, route, rates }: JobProps): JSX.Element {
               title: "time",
               cell: (vertex) => (
                 <TimeBar
-                  busy={ratio(vertex.busy.avg)}
-                  backPressured={ratio(vertex.backPressured.avg)}
-                  idle={ratio(vertex.idle.avg)}
+                  busy={share(vertex.busy.avg)}
+                  backPressured={share(vertex.backPressured.avg)}
+                  idle={share(vertex.idle.avg)}
                 />
               ),
               order: (vertex) => vertex.busy.max,
@@ -108,8 +108,4 @@ export function GraphPage({ job, route, rates }: JobProps): JSX.Element {
       )}
     </>
   );
-}
-
-function ratio(ms: number | null): number | null {
-  return ms === null ? null : ms / 1000;
 }
