@@ -6,7 +6,7 @@ of a write to `noop`.
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,7 +26,7 @@ Read = Callable[[str], DataFrame]
 
 
 def currency(read: Read) -> DataFrame:
-    euros: Any = F.pandas_udf(lambda prices: prices.map(in_euros), "double")
+    euros: Any = cast(Any, F.pandas_udf)(lambda prices: prices.map(in_euros), "double")
     return read("bid").select("auction", "bidder", euros("price"), "date_time")
 
 
@@ -58,8 +58,8 @@ def newcomers(read: Read) -> DataFrame:
 
 
 def pricing(read: Read) -> DataFrame:
-    reduced: Any = F.pandas_udf(lambda price, discount: price * (100 - discount), "long")
-    taxed: Any = F.pandas_udf(lambda price, tax: price * (tax + 100), "long")
+    reduced: Any = cast(Any, F.pandas_udf)(lambda price, discount: price * (100 - discount), "long")
+    taxed: Any = cast(Any, F.pandas_udf)(lambda price, tax: price * (tax + 100), "long")
     shipped = read("item").where(F.col("shipped") <= SHIPPED_UNTIL)
     priced = shipped.withColumn("discounted", reduced("price", "discount"))
     charged = priced.withColumn("charged", taxed("discounted", "tax"))
