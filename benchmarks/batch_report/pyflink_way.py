@@ -1,6 +1,6 @@
 """PyFlink's DataStream API in BATCH mode, its functions in the execution mode that PYFLINK_MODE_VARIABLE names.
 
-The JVM reads Arrow batches that lie in its memory, which were made before the job began; two subtasks run the functions.
+The JVM reads Arrow batches that lie in its memory, made before the job began; two subtasks run the functions.
 The time goes from the first running task to the end of the job.
 """
 
