@@ -48,8 +48,8 @@ no figures. Multiples of a peer are told of at least {least_turns} turns.
 {query_runs}
 ## A keyed Python function, without columns
 
-Numbers, keyed by a Python function, counted one by one in value state; on Spark groups of pandas (`applyInPandas`), whose
-function loops over the records of its group. Medians of all turns, the start of each job included.
+Numbers, keyed by a Python function, counted one by one in value state; on Spark groups of pandas (`applyInPandas`),
+whose function loops over the records of its group. Medians of all turns, the start of each job included.
 
 {function_table}
 
