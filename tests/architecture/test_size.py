@@ -25,7 +25,7 @@ CEILINGS: Final = {
     "headrace": (3, 60),
     "metrics": (26, 2_150),
     "network": (87, 9_500),
-    "operators": (48, 5_380),
+    "operators": (48, 5_390),
     "rest": (81, 7_530),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),

@@ -33,7 +33,7 @@ def rest_page() -> str:
             _request(route),
             _answer(route),
             str(route.status),
-            "yes" if route.kept.name == "INTERVAL" else "",
+            "yes" if route.is_kept else "",
             "yes" if route.is_archived else "",
         )
         for route in ROUTES

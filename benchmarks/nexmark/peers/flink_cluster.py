@@ -94,7 +94,7 @@ class FlinkCluster:
         for kind, columns in READS[query].items():
             if "date_time" in columns:
                 columns = tuple(dict.fromkeys((*columns, event_time)))
-            self._create_table(tables, kind, events / kind, columns, event_time)
+            self.create_table(tables, kind, events / kind, columns, event_time)
 
     def run(self, job_graph: Any) -> Figures:
         """Run a job to its end; count from the moment in which all its tasks run.
@@ -117,6 +117,17 @@ class FlinkCluster:
         taken = graph.getCheckpointStatsSnapshot().getCounts().getNumberOfCompletedCheckpoints()
         return measured.figures(finished - running, cpu_seconds, taken)
 
+    def run_batch(self, job_graph: Any) -> float:
+        """Run a job in BATCH mode to its end; return the seconds from its first running task on."""
+        job = job_graph.getJobID()
+        self._cluster.submitJob(job_graph).get()
+        result = self._cluster.requestJobResult(job).get()
+        # Raises where the job has failed.
+        result.toJobExecutionResult(self.jvm.java.lang.ClassLoader.getSystemClassLoader())
+        graph = self._cluster.getArchivedExecutionGraph(job).get()
+        finished = graph.getStatusTimestamp(self.jvm.org.apache.flink.api.common.JobStatus.FINISHED)
+        return (finished - min(self._running_times(graph))) / 1000
+
     def _is_running(self, job: Any) -> bool:
         graph = self._cluster.getExecutionGraph(job).get()
         return graph.getState().isTerminalState() or min(self._running_times(graph), default=0) > 0
@@ -129,9 +140,10 @@ class FlinkCluster:
             times.append(vertices.next().getCurrentExecutionAttempt().getStateTimestamp(running))
         return times
 
-    def _create_table(
+    def create_table(
         self, tables: Any, kind: str, files: Path, columns: Sequence[str], event_time: str
     ) -> None:
+        """Make a table of some columns of Parquet files; it has an event time where `event_time` is one of them."""
         row = self._row_type(columns, event_time)
         with tempfile.NamedTemporaryFile(suffix=".arrows") as file:
             write_batches(files, columns, event_time, Path(file.name))

@@ -17,6 +17,7 @@ from headrace.core.types.round_trip_normalizer import integer_bounds, unchanged_
 from headrace.core.types.type_info import BasicTypeInfo, TupleTypeInfo, TypeInformation
 from headrace.operators.record.reduce import ReduceOperator, RollingAggregationOperator
 from headrace.operators.runtime.operator import OperatorContext, Output
+from headrace.operators.runtime.user_code import user_error
 
 _NOTHING: Final = object()
 _RUN_MIN: Final = 8
@@ -44,7 +45,7 @@ class BatchReduceOperator(ReduceOperator):
         done = start = 0
         for key, run in groupby(batch.keys()):
             end = start + len(list(run))
-            if end - start >= _RUN_MIN:
+            if end - start >= _RUN_MIN and self._are_kept is not None:
                 self._process(batch, done, start, output)
                 done = end if self._fold(key, batch, start, end) else start
             start = end
@@ -58,25 +59,31 @@ class BatchReduceOperator(ReduceOperator):
     def _fold(self, key: Any, batch: RecordBatch, start: int, end: int) -> bool:
         """Fold the records [start, end), all of one key; return whether it was possible.
 
-        It is not where the function raises, or where the state would not keep each fold as it is: that is left to
-        the loop that puts fold after fold into state, and begins again.
+        It is not where the state would not keep each fold as it is: that run is left to the loop that puts fold after
+        fold into state and calls the function again, and so are all later ones, for which it is called once.
         """
         self._backend.key_scope.entry = key
-        folds: list[Any]
+        folds: list[Any] = []
         held = self._state.entries.get(key, _NOTHING)
         first = () if held is _NOTHING else (held,)
         try:
-            folds = list(accumulate((*first, *batch.rows()[start:end]), self._reduce))
-        except USER_EXCEPTIONS:
-            return False
-        assert self._are_kept is not None
-        if not self._are_kept(folds):
+            # As far as the function went: a fold that state refuses is told of first.
+            folds.extend(accumulate((*first, *batch.rows()[start:end]), self._reduce))
+        except USER_EXCEPTIONS as error:
+            if not folds or self._are_all_kept(folds):
+                raise user_error(error, self.context.operator_name) from error
+        if not self._are_all_kept(folds):
+            self._are_kept = None
             return False
         self._state.entries[key] = folds[-1]
         times = batch.timestamps
         self._last[key] = folds[-1], MIN_TIMESTAMP if times is None else int(times[end - 1])
         self._backend.end_batch()
         return True
+
+    def _are_all_kept(self, folds: Sequence[Any]) -> bool:
+        assert self._are_kept is not None
+        return self._are_kept(folds)
 
     def _emit_results(self, rows: list[Any], batch: RecordBatch, output: Output) -> None:
         times = [MIN_TIMESTAMP] * batch.num_rows

@@ -120,3 +120,37 @@ def test_a_fold_that_does_not_fit_among_many_names_the_function() -> None:
 
     with pytest.raises(UserCodeError, match=r"reduce must return .*'late'.*test_runs_of_keys.py"):
         run(folded, [(1, place) for place in range(300)], 50)
+
+
+def converted(a: Any, b: Any) -> Any:
+    results.append(b)
+    return a[0], np.int64(a[1] + b[1])
+
+
+def refused(a: Any, b: Any) -> Any:
+    results.append(b)
+    if b[1] == 30:
+        raise ValueError("thirty")
+    return b
+
+
+def test_folds_that_state_converts_are_made_twice_for_the_first_run_of_a_key_only() -> None:
+    pairs = [(key, 1) for key in range(10) for _ in range(20)]
+    calls = run(
+        lambda stream: stream.key_by(lambda pair: pair[0], Types.LONG()).reduce(converted).print(),
+        pairs,
+        20,
+    )
+    assert len(calls) == 10 * 19 + 19
+
+
+def test_a_function_that_raises_among_many_records_is_called_once_for_them() -> None:
+    with pytest.raises(UserCodeError, match=r"thirty.*test_runs_of_keys.py"):
+        run(
+            lambda stream: (
+                stream.key_by(lambda pair: pair[0], Types.LONG()).reduce(refused).print()
+            ),
+            [(1, place) for place in range(50)],
+            50,
+        )
+    assert results == [(1, place) for place in range(1, 31)]

@@ -1,0 +1,210 @@
+"""Makes docs/batch_report.md, with a picture, of the newest results of `batch_report` and `batch_modes`.
+
+python -m benchmarks.batch_report.report
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.batch_report.queries import QUERIES
+from benchmarks.page import DOCS, picture, run_text, table
+from benchmarks.record import RESULTS, read_results
+
+PYFLINK_AIM: Final = 10
+PANDAS_AIM: Final = 1
+LEAST_TURNS: Final = 3
+LEAST_RECORDS: Final = 1_000_000
+NAMES: Final = {
+    "batch": "Headrace BATCH",
+    "streaming": "Headrace STREAMING",
+    "spark": "Spark SQL",
+    "pyflink_thread": "PyFlink BATCH, threads",
+    "pyflink_process": "PyFlink BATCH, processes",
+}
+PICTURE: Final = "batch_queries"
+Line = Mapping[str, Any]
+
+PAGE: Final = """\
+# Bounded programs in BATCH mode
+
+Made by `python -m benchmarks.batch_report.report` of the newest figures that `python -m benchmarks.batch_report` and
+`python -m benchmarks.batch_modes` kept.
+
+## Six queries
+
+{query_picture}\
+Records per second, medians of all turns, each turn a process of its own. Two subtasks everywhere; Spark has two shuffle
+partitions and adaptive execution. All ways read the same events and give the same rows over a smaller set, or there are
+no figures. Multiples of a peer are told of at least {least_turns} turns.
+
+{query_table}
+
+{queries}
+
+{query_aim}
+{query_runs}
+## A keyed Python function, without columns
+
+Numbers, keyed by a Python function, counted one by one in value state; on Spark groups of pandas (`applyInPandas`),
+whose function loops over the records of its group. Medians of all turns, the start of each job included.
+
+{function_table}
+
+{function_aim}
+## What is unfair, or not compared
+
+- The time of Headrace and of Spark is that of the whole job in a warm application, with planning and deployment; that
+  of PyFlink begins with its first running task, and its input lies in memory as Arrow. Both favour PyFlink.
+- PyFlink is given fewer events, as it would take very long otherwise: its fixed costs weigh more in its rate.
+- Where no Python function sees a record, Spark SQL runs in the JVM as compiled code, and Headrace in Arrow: no PyFlink
+  program is compared there.
+- Headrace's records become tuples before a function sees them, and Spark's function of `currency` is given a column
+  of pandas.
+- No way has checkpoints. Nothing here spills: the state of many more keys than memory holds is not measured here.
+
+## How to run it again
+
+    python -m benchmarks.batch_report --root DIRECTORY --pyflink-python PATH   # an environment with apache-flink 2.3.0
+    python -m benchmarks.batch_modes --records 4000000 --parallelism 2
+    python -m benchmarks.batch_report.report
+"""
+
+
+def newest(results: Path) -> tuple[list[Line], list[Line]]:
+    """Return the newest run of each query, in their order, and that of each shape of the keyed function."""
+    runs = {line["figures"]["query"]: line for line in read_results("batch_report", results)}
+    shapes = {
+        tuple(line["figures"][name] for name in ("records", "keys", "parallelism")): line
+        for line in read_results("batch_modes", results)
+        if line["figures"]["records"] >= LEAST_RECORDS
+    }
+    return [runs[query] for query in QUERIES if query in runs], [
+        shapes[shape] for shape in sorted(shapes)
+    ]
+
+
+def rates_of(line: Line) -> dict[str, float]:
+    """Return the median of each way that was run."""
+    taken = line["figures"]["records_per_second"]
+    return {way: median(turns) for way, turns in taken.items() if turns}
+
+
+def multiple(line: Line, peers: Sequence[str]) -> float | None:
+    """Return how many times the rate of the best of some peers BATCH mode takes; None with too few turns or no peer."""
+    rates = rates_of(line)
+    best = max((rates[peer] for peer in peers if peer in rates), default=0.0)
+    if not best or "batch" not in rates or line["figures"]["turns"] < LEAST_TURNS:
+        return None
+    return rates["batch"] / best
+
+
+def write_page(runs: Sequence[Line], shapes: Sequence[Line], drawn: Sequence[str]) -> str:
+    """Return the page."""
+    return PAGE.format(
+        least_turns=LEAST_TURNS,
+        query_picture=f"{picture(PICTURE, drawn)}\n\n" if PICTURE in drawn else "",
+        query_table=_query_table(runs),
+        queries="\n".join(f"- `{name}`: {query.does}." for name, query in QUERIES.items()),
+        query_aim=_query_aim(runs),
+        query_runs=_runs_text(runs),
+        function_table=_function_table(shapes),
+        function_aim=_function_aim(shapes),
+    )
+
+
+def _query_table(runs: Sequence[Line]) -> str:
+    if not runs:
+        return "Nothing was measured yet."
+    rows: list[list[object]] = []
+    for line in runs:
+        rates = rates_of(line)
+        multiples = (multiple(line, ["spark"]), multiple(line, _pyflink_ways()))
+        rows.append(
+            [
+                f"`{line['figures']['query']}`",
+                max(line["figures"]["events"].values()),
+                *(rates.get(way, "") for way in NAMES),
+                *("" if each is None else each for each in multiples),
+            ]
+        )
+    return table(["", "events", *NAMES.values(), "times Spark", "times PyFlink"], rows)
+
+
+def _pyflink_ways() -> list[str]:
+    return [way for way in NAMES if way.startswith("pyflink")]
+
+
+def _query_aim(runs: Sequence[Line]) -> str:
+    per_record = [line for line in runs if QUERIES[line["figures"]["query"]].is_per_record]
+    multiples = [multiple(line, _pyflink_ways()) for line in per_record]
+    return _verdict("PyFlink on functions of one record", PYFLINK_AIM, multiples)
+
+
+def _function_table(shapes: Sequence[Line]) -> str:
+    if not shapes:
+        return "Nothing was measured yet."
+    rows = [
+        [
+            *(figures[name] for name in ("records", "keys", "parallelism", "turns")),
+            *(
+                float(figures[f"{way}_records_per_second"])
+                for way in ("batch", "streaming", "apply_in_pandas")
+            ),
+            _pandas_multiple(figures),
+            line["date"],
+            line.get("load_average_before", "not noted"),
+        ]
+        for line in shapes
+        for figures in [line["figures"]]
+    ]
+    heads = ["records", "keys", "parallelism", "turns", "BATCH", "STREAMING", "`applyInPandas`"]
+    return table([*heads, "times", "date", "load before"], rows)
+
+
+def _pandas_multiple(figures: Mapping[str, Any]) -> float:
+    return figures["batch_records_per_second"] / figures["apply_in_pandas_records_per_second"]
+
+
+def _function_aim(shapes: Sequence[Line]) -> str:
+    multiples = [
+        _pandas_multiple(line["figures"]) if line["figures"]["turns"] >= LEAST_TURNS else None
+        for line in shapes
+    ]
+    return _verdict("`applyInPandas` on keyed functions", PANDAS_AIM, multiples)
+
+
+def _verdict(peer: str, aim: float, multiples: Sequence[float | None]) -> str:
+    known = [each for each in multiples if each is not None]
+    if not known or len(known) < len(multiples):
+        return f"The aim is {aim} times {peer}: not known yet, as multiples are missing.\n"
+    verdict = "reached" if min(known) >= aim else "missed"
+    return f"The aim is {aim} times {peer}: {verdict}, with {min(known):.2f} at least.\n"
+
+
+def _runs_text(runs: Sequence[Line]) -> str:
+    """Say when, on what and with which versions; once where all runs are alike in that."""
+    texts = {
+        run_text(line) + ", ".join(f"{name} {text}" for name, text in line["versions"].items()): 0
+        for line in runs
+    }
+    return "\n\n".join(f"{text}.\n" for text in texts)
+
+
+def main() -> None:
+    """Write the page and its picture."""
+    argparse.ArgumentParser(
+        prog="python -m benchmarks.batch_report.report",
+        description=str(__doc__).partition("\n")[0],
+    ).parse_args()
+    from benchmarks.batch_report.pictures import draw
+
+    runs, shapes = newest(RESULTS)
+    drawn = draw(runs, DOCS / "pictures")
+    (DOCS / "batch_report.md").write_text(write_page(runs, shapes, drawn))
+
+
+if __name__ == "__main__":
+    main()
