@@ -41,6 +41,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.dataframes.sink_coordinator: SinkCommitError
 |  +- spark.dataframes.dataframe_coordinator: DataFramePushError
 |  +- spark.dataframes.streaming_dataframe_coordinator: QueryStoppedError
+|  +- checkpoint.storage.conditional_writes: S3ClientMissingError
 |  +- spark.executor: ExternalResourcesError, NotEnoughSlotsError
 |  +- spark.host: NoExecutorError, SessionStoppedError
 |  +- spark.session.class_archive: ClassArchiveError
