@@ -32,10 +32,14 @@ NON_HEAP_MAX = _row(
     "Status.JVM.Memory.NonHeap.Max", _G, "bytes", _PROCESS, "-1, as it has no bound of its own."
 )
 DIRECT_USED = _row(
-    "Status.JVM.Memory.Direct.MemoryUsed", _G, "bytes", _PROCESS, "Arrow's memory once more."
+    "Status.JVM.Memory.Direct.MemoryUsed", _G, "bytes", _PROCESS, "Arrow's memory, as NonHeap.Used."
 )
 DIRECT_CAPACITY = _row(
-    "Status.JVM.Memory.Direct.TotalCapacity", _G, "bytes", _PROCESS, "Most of it so far."
+    "Status.JVM.Memory.Direct.TotalCapacity",
+    _G,
+    "bytes",
+    _PROCESS,
+    "Most of Arrow's memory so far.",
 )
 THREADS_COUNT = _row("Status.JVM.Threads.Count", _G, "", _PROCESS, "Threads, native ones too.")
 CLASSES_LOADED = _row(
@@ -46,10 +50,16 @@ GC_COUNT = _row(
 )
 GC_TIME = _row("Status.JVM.GarbageCollector.All.Time", _G, "ms", _PROCESS, "Time spent collecting.")
 GC_TIME_PER_SECOND = _row(
-    "Status.JVM.GarbageCollector.All.TimeMsPerSecond", _G, "ms/s", _PROCESS, "Share of that time."
+    "Status.JVM.GarbageCollector.All.TimeMsPerSecond",
+    _G,
+    "ms/s",
+    _PROCESS,
+    "Time spent collecting, per second.",
 )
 FILES_OPEN = _row("Status.JVM.FileDescriptor.Open", _G, "", _PROCESS, "Open files and sockets.")
-FILES_MAX = _row("Status.JVM.FileDescriptor.Max", _G, "", _PROCESS, "As many as there may be.")
+FILES_MAX = _row(
+    "Status.JVM.FileDescriptor.Max", _G, "", _PROCESS, "Most files and sockets that may be open."
+)
 MANAGED_USED = _row(
     "Status.Flink.Memory.Managed.Used",
     _G,
@@ -62,7 +72,7 @@ MANAGED_TOTAL = _row(
     _G,
     "bytes",
     _PROCESS,
-    "That memory; 0 where no state lies in RocksDB.",
+    "Memory that RocksDB's databases share; 0 where no state lies in RocksDB.",
 )
 CONTROL_THREAD_LAG = _row(
     "Status.Headrace.ControlThread.LagMs",
@@ -72,7 +82,11 @@ CONTROL_THREAD_LAG = _row(
     "Time until a call to the control thread is run, on average over a minute.",
 )
 CONTROL_THREAD_LAG_MAX = _row(
-    "Status.Headrace.ControlThread.LagMaxMs", _G, "ms", _PROCESS, "The longest of the minute."
+    "Status.Headrace.ControlThread.LagMaxMs",
+    _G,
+    "ms",
+    _PROCESS,
+    "The longest time of the last minute until a call to the control thread was run.",
 )
 INTERPRETER_LOCK_WAIT = _row(
     "Status.Headrace.InterpreterLock.WaitMs",
@@ -82,7 +96,11 @@ INTERPRETER_LOCK_WAIT = _row(
     "Time from the end of a wait until the thread runs again, on average over a minute.",
 )
 INTERPRETER_LOCK_WAIT_MAX = _row(
-    "Status.Headrace.InterpreterLock.WaitMaxMs", _G, "ms", _PROCESS, "The longest of the minute."
+    "Status.Headrace.InterpreterLock.WaitMaxMs",
+    _G,
+    "ms",
+    _PROCESS,
+    "The longest time of the last minute from the end of a wait until the thread ran again.",
 )
 # The cluster and its jobs, as the driver knows them.
 NUM_TASK_MANAGERS = _row(
@@ -120,10 +138,18 @@ DEPLOYING_TIME = _row(
     "deployingTime", _G, "ms", _JOB, "Time since some subtask is being deployed, 0 otherwise."
 )
 INITIALIZING_TIME = _row(
-    "initializingTime", _G, "ms", _JOB, "The same of opening its operators, once none is deployed."
+    "initializingTime",
+    _G,
+    "ms",
+    _JOB,
+    "Time since some subtask opens its operators and none is being deployed, 0 otherwise.",
 )
 ALL_RUNNING_TIME = _row(
-    "allSubTasksRunningOrFinishedTime", _G, "ms", _JOB, "The same once all run or have finished."
+    "allSubTasksRunningOrFinishedTime",
+    _G,
+    "ms",
+    _JOB,
+    "Time since all subtasks run or have finished, 0 otherwise.",
 )
 NUM_RESTARTS = _row("numRestarts", _G, "", _JOB, "Restarts since the job was submitted.")
 NUM_RESCALES = _row(
@@ -134,17 +160,21 @@ NUM_RESCALES = _row(
     "Changes of its parallelism while it ran: 0, as only another start of a job changes it.",
 )
 LAST_CHECKPOINT_SIZE = _row(
-    "lastCheckpointSize", _G, "bytes", _JOB, "Written for the last checkpoint."
+    "lastCheckpointSize", _G, "bytes", _JOB, "Bytes written for the last checkpoint."
 )
 LAST_CHECKPOINT_FULL_SIZE = _row(
-    "lastCheckpointFullSize", _G, "bytes", _JOB, "All its state, older files included."
+    "lastCheckpointFullSize",
+    _G,
+    "bytes",
+    _JOB,
+    "All state of the last checkpoint, older files included.",
 )
 LAST_CHECKPOINT_METADATA_SIZE = _row(
     "lastCheckpointMetadataSize",
     _G,
     "bytes",
     _JOB,
-    "The file that makes it complete; 0 where it lies in the driver's memory.",
+    "The metadata file of the last checkpoint; 0 where it lies in the driver's memory.",
 )
 LAST_CHECKPOINT_PROCESSED = _row(
     "lastCheckpointProcessedData",
@@ -154,13 +184,25 @@ LAST_CHECKPOINT_PROCESSED = _row(
     "Rows that were processed while barriers were aligned: 0, as channels wait there.",
 )
 LAST_CHECKPOINT_DURATION = _row(
-    "lastCheckpointDuration", _G, "ms", _JOB, "From its trigger to its publication."
+    "lastCheckpointDuration",
+    _G,
+    "ms",
+    _JOB,
+    "Time from the last checkpoint's trigger to its publication.",
 )
 LAST_CHECKPOINT_PERSISTED = _row(
-    "lastCheckpointPersistedData", _G, "bytes", _JOB, "Rows in flight that were stored with it."
+    "lastCheckpointPersistedData",
+    _G,
+    "bytes",
+    _JOB,
+    "Rows in flight that were stored with the last checkpoint.",
 )
 LAST_CHECKPOINT_COMPLETED = _row(
-    "lastCheckpointCompletedTimestamp", _G, "epoch ms", _JOB, "When it was published."
+    "lastCheckpointCompletedTimestamp",
+    _G,
+    "epoch ms",
+    _JOB,
+    "When the last checkpoint was published.",
 )
 LAST_CHECKPOINT_RESTORED = _row(
     "lastCheckpointRestoreTimestamp",
@@ -169,13 +211,21 @@ LAST_CHECKPOINT_RESTORED = _row(
     _JOB,
     "When the job, or a part of it, last began with a checkpoint; -1 if never.",
 )
-LAST_CHECKPOINT_ID = _row("lastCompletedCheckpointId", _G, "", _JOB, "Its number.")
-CHECKPOINTS_COMPLETED = _row(
-    "numberOfCompletedCheckpoints", _G, "", _JOB, "Complete ones, and savepoints."
+LAST_CHECKPOINT_ID = _row(
+    "lastCompletedCheckpointId", _G, "", _JOB, "Number of the last checkpoint."
 )
-CHECKPOINTS_FAILED = _row("numberOfFailedCheckpoints", _G, "", _JOB, "Those that came to nothing.")
-CHECKPOINTS_IN_PROGRESS = _row("numberOfInProgressCheckpoints", _G, "", _JOB, "Under way.")
-CHECKPOINTS_TOTAL = _row("totalNumberOfCheckpoints", _G, "", _JOB, "Of all kinds.")
+CHECKPOINTS_COMPLETED = _row(
+    "numberOfCompletedCheckpoints",
+    _G,
+    "",
+    _JOB,
+    "Checkpoints that were completed, savepoints included.",
+)
+CHECKPOINTS_FAILED = _row("numberOfFailedCheckpoints", _G, "", _JOB, "Checkpoints that failed.")
+CHECKPOINTS_IN_PROGRESS = _row(
+    "numberOfInProgressCheckpoints", _G, "", _JOB, "Checkpoints under way."
+)
+CHECKPOINTS_TOTAL = _row("totalNumberOfCheckpoints", _G, "", _JOB, "Checkpoints that were begun.")
 # The coordinator of an operator, in the driver.
 NUM_EVENTS_IN = _row(
     "numEventsIn", _C, "", _COORDINATOR, "Events of subtasks, each once however often it was sent."

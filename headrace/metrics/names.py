@@ -145,13 +145,21 @@ CURRENT_INPUT_WATERMARK = _row(
 CURRENT_OUTPUT_WATERMARK = _row(
     "currentOutputWatermark", _G, "epoch ms", _TASK, "Last watermark sent.", _MIN
 )
-NUM_FIRED_TIMERS = _row("numFiredTimers", _C, "", _TASK, "Timers that fired; operators tell too.")
-NUM_FIRED_TIMERS_PER_SECOND = _row("numFiredTimersPerSecond", _M, "1/s", _TASK, "The same.")
+NUM_FIRED_TIMERS = _row(
+    "numFiredTimers", _C, "", _TASK, "Timers that fired; operators have it too."
+)
+NUM_FIRED_TIMERS_PER_SECOND = _row(
+    "numFiredTimersPerSecond", _M, "1/s", _TASK, "Timers that fired, per second."
+)
 NUM_LATE_RECORDS_DROPPED = _row(
     "numLateRecordsDropped", _C, "", _OPERATOR, "Records too late for every window of theirs."
 )
 NUM_LATE_RECORDS_DIVERTED = _row(
-    "numLateRecordsDiverted", _C, "", _OPERATOR, "The same where they have a side output."
+    "numLateRecordsDiverted",
+    _C,
+    "",
+    _OPERATOR,
+    "Records too late for every window of theirs that went to a side output.",
 )
 NUM_RECORDS_AHEAD_OF_TIME = _row(
     "numRecordsAheadOfTime",
@@ -161,7 +169,9 @@ NUM_RECORDS_AHEAD_OF_TIME = _row(
     "Records too far ahead of the clock to move event time, where headrace.watermarks.max-ahead is set.",
 )
 NUM_RECORDS_SEND = _row("numRecordsSend", _C, "", _OPERATOR, "Records that a sink was given.")
-NUM_RECORDS_SEND_PER_SECOND = _row("numRecordsSendPerSecond", _M, "1/s", _OPERATOR, "The same.")
+NUM_RECORDS_SEND_PER_SECOND = _row(
+    "numRecordsSendPerSecond", _M, "1/s", _OPERATOR, "Records that a sink was given, per second."
+)
 NUM_BYTES_SEND = _row(
     "numBytesSend",
     _C,
@@ -202,7 +212,12 @@ CURRENT_EMIT_EVENT_TIME_LAG = _row(
 )
 WATERMARK_LAG = _row("watermarkLag", _G, "ms", _OPERATOR, "Age of a source's watermark.", _MAX)
 WATERMARK_ALIGNMENT_DRIFT = _row(
-    "watermarkAlignmentDrift", _G, "ms", _OPERATOR, "Its lead over the slowest of its group.", _MAX
+    "watermarkAlignmentDrift",
+    _G,
+    "ms",
+    _OPERATOR,
+    "Lead of a source's watermark over the slowest one of its alignment group.",
+    _MAX,
 )
 SOURCE_IDLE_TIME = _row(
     "sourceIdleTime", _G, "ms", _OPERATOR, "Time since a source gave its last record.", _MIN
@@ -219,7 +234,7 @@ SPLIT_PAUSED_TIME = _row(
     _G,
     "ms/s",
     _OPERATOR,
-    "Time in which it was not read, as it is too far ahead of others.",
+    "Time in which the split was not read, as it is too far ahead of others.",
     _AVERAGE,
 )
 SPLIT_ACCUMULATED_ACTIVE_TIME = _row(
@@ -227,14 +242,24 @@ SPLIT_ACCUMULATED_ACTIVE_TIME = _row(
     _G,
     "ms",
     _OPERATOR,
-    "Time since its begin in which it was read.",
+    "Time since the split's begin in which it was read.",
     _SUM,
 )
 SPLIT_ACCUMULATED_IDLE_TIME = _row(
-    "accumulatedIdleTimeMs", _G, "ms", _OPERATOR, "The same of idleness.", _SUM
+    "accumulatedIdleTimeMs",
+    _G,
+    "ms",
+    _OPERATOR,
+    "Time since the split's begin in which it was idle.",
+    _SUM,
 )
 SPLIT_ACCUMULATED_PAUSED_TIME = _row(
-    "accumulatedPausedTimeMs", _G, "ms", _OPERATOR, "The same of pauses.", _SUM
+    "accumulatedPausedTimeMs",
+    _G,
+    "ms",
+    _OPERATOR,
+    "Time since the split's begin in which it was paused.",
+    _SUM,
 )
 LATENCY = _row(
     "latency",

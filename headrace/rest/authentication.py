@@ -36,7 +36,7 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SESSION_PATHS: Final = frozenset({"/session", "/v1/session"})
-"""Where a browser brings the token, and so may be asked without one."""
+"""Paths at which a browser signs in, which need no token."""
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _PAGE_RULES: Final = (
     b"default-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; "

@@ -9,6 +9,7 @@ RestError
 +- OperationLateError       it was begun, and has not ended within the client's patience
 +- ConnectionFileError      a connection file is damaged, or others than its owner could have written or read it
 +- NoClusterError           no connection file leads to a cluster that lives
++- NoSuchClusterError       none leads to a cluster of this name
 +- SeveralClustersError     several do, and none was named
 """
 

@@ -1,4 +1,4 @@
-"""BoundedHttpProtocol: HTTP connections none of which says nothing for long."""
+"""BoundedHttpProtocol: closes HTTP connections that send no request head in time."""
 
 import asyncio
 from typing import Any, Final

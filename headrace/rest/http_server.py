@@ -1,4 +1,4 @@
-"""BoundedHttpServer: accepts HTTP connections, of which there are only so many, from before their TLS handshakes on.
+"""BoundedHttpServer: bounds the number of HTTP connections, those in a TLS handshake included.
 
 Anybody who reaches the port can connect. Without these bounds connections that send nothing, half a request or half a
 handshake would use up the descriptors of the driver's process, and jobs would fail for want of them.

@@ -100,7 +100,7 @@ WEB_ACCESS_CONTROL_ALLOW_ORIGIN: Final = ConfigOption(
     "web.access-control-allow-origin",
     str,
     "",
-    "Origin whose pages may read answers, `*` not. Empty: none but the dashboard itself.",
+    "Origin whose pages may read answers; `*` is refused. Empty: none but the dashboard itself.",
 )
 OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     REST_ENABLED,

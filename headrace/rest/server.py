@@ -251,9 +251,8 @@ def start_rest_server(
 ) -> RestServer | None:
     """Start the endpoint of a cluster, or return None where it is switched off or its files cannot be written.
 
-    A session (`is_session`) takes its jobs over it, unless `web.submit.enable` says otherwise: there both are errors.
-    ConfigurationError and PortInUseError where the options ask
-    for something impossible.
+    A session (`is_session`) takes its jobs over it, unless `web.submit.enable` says otherwise: there, both are errors
+    instead. ConfigurationError and PortInUseError where the options ask for something impossible.
     """
     if not settings.get_option(REST_ENABLED):
         if is_session:

@@ -15,7 +15,7 @@ _WITHOUT_DASHBOARD: Final = (
 
 
 OWN_PAGE: Final = "/headrace"
-"""Where our dashboard is where another one has its place; what it loads stands beside it in both places."""
+"""Path of our dashboard when another one is served at `/`; what it loads stands beside it in both places."""
 
 
 class StaticFiles:

@@ -19,7 +19,9 @@ from tools.pages.measured_metrics import MeasuredMetrics, measured_metrics
 _INTRODUCTION: Final = """\
 # Metrics
 
-The tables of `headrace/metrics/names.py` and `headrace/metrics/cluster_names.py`. Names and meanings are Flink's.
+The tables of `headrace/metrics/names.py` and `headrace/metrics/cluster_names.py`. Names and meanings are Flink's, but
+for `Status.Headrace.*`, which are ours, and `Status.JVM.*`, which tell of the Python process.
+
 "combined" says how the values of a vertex's subtasks become the vertex's own. "measured" is asked of a job while it
 runs, when this page is made, with debloating, a latency target, latency markers and detailed metrics on: "yes" is what
 clients can read of a job's details, under the plain name for a task and as `<operator>.<metric>` for an operator;

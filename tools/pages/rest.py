@@ -55,7 +55,7 @@ def _request(route: RestRoute) -> str:
 
 def _answer(route: RestRoute) -> str:
     if route.answer is None:
-        return "text, or the page"
+        return "`{}`, and a cookie" if route.path == "/session" else "text, or a page"
     if route.is_message:
         return f"message {_name(route.answer)}"
     return _name(route.answer)

@@ -53,7 +53,7 @@ _COMPLETION: Final = {
     CONNECTION_TIMEOUT.key: "300 ms",
     CLIENT_TIMEOUT.key: "1 s",
 }
-"""Who waits for the completion of a line does not wait for a cluster."""
+"""Short time-outs for the completion of a command line."""
 
 
 class ClusterSession:

@@ -2,7 +2,7 @@
 
 Duty: finds the reporters that settings name (entry points of `headrace.metric_reporters`), filters what each of them
 is to see, and keeps one that fails or hangs away from everything else.
-Neighbours: imports `core` and the registry only.
+Neighbours: imports `core`, and of `metrics` names, groups, readings, scopes and spans.
 Start reading: `reporter`, then `reporter_thread`; there are `prometheus`, `prometheus_push_gateway`, `otel`, `log` and
 `json_lines`.
 """

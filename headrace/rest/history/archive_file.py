@@ -5,7 +5,7 @@ Its text is the JSON of Flink's archives with two more members:
     {"archive":[
     {"path":"/jobs/<id>","json":"{...}"}
     ,{"path":...}
-    ],"index":{"version":1,"job":"<id>","overview":{...},"blocks":[["/jobs/<id>",12,65536,<crc32>],...]}
+    ],"index":{"version":1,"job":"<id>","overview":{...},"blocks":[["/jobs/<id>",13,65536,<crc32>],...]}
     ,"index-at":[<offset>,<length>,<crc32>]}          padded with spaces to a fixed length
 
 Entries are sorted by path and grouped in blocks; the index has the first path, the place and the checksum of each
