@@ -11,7 +11,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (44, 4_920),
-    "checkpoint": (21, 2_550),
+    "checkpoint": (23, 2_700),
     "cli": (60, 5_200),
     "client": (6, 605),
     "cluster": (161, 15_350),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (943, 92_030)
+WHEEL_CEILING: Final = (945, 92_180)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
