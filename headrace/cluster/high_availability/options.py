@@ -21,8 +21,8 @@ HIGH_AVAILABILITY_TYPE: Final = ConfigOption(
 )  # fmt: skip
 STORAGE_DIR: Final = ConfigOption(
     _P + "storageDir", str, "",
-    "Folder that all drivers and workers see under this path, for job graphs, results of jobs, and who leads. Also one of "
-    "an S3 store that obeys conditional writes (s3://…), with the extra `s3`.",
+    "Folder that all drivers and workers see under this path, for job graphs, results of jobs, and who leads. Also one "
+    "of an S3 store that obeys conditional writes (s3://…), with the extra `s3`.",
 )  # fmt: skip
 CLUSTER_ID: Final = ConfigOption(
     _P + "cluster-id", str, "default",
