@@ -29,6 +29,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- HostError                     Spark cannot host Headrace, or something that it needs is missing
 |  +- PortInUseError
 |  +- VersionMismatchError
+|  +- checkpoint.storage.conditional_writes: S3ClientMissingError
 |  +- cluster.entrypoint: ClusterFailedError
 |  +- cluster.high_availability.leader_election_service: LeadershipLostError
 |  +- cluster.high_availability.kubernetes.kubernetes_client: KubernetesMissingError

@@ -23,7 +23,7 @@ CEILINGS: Final = {
     "gateways": (14, 1_090),
     "graph": (11, 1_450),
     "headrace": (3, 60),
-    "metrics": (26, 2_150),
+    "metrics": (26, 2_210),
     "network": (87, 9_500),
     "operators": (48, 5_390),
     "rest": (81, 7_530),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (948, 92_780)
+WHEEL_CEILING: Final = (948, 92_860)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
