@@ -38,7 +38,7 @@ export const TASK_STATES: readonly TaskState[] = [
   "RECONCILING",
 ];
 
-/** States that a job does not leave any more. */
+/** States in which this cluster is done with a job; a SUSPENDED one may go on under another driver. */
 export const TERMINAL: readonly JobStatus[] = ["FAILED", "CANCELED", "FINISHED", "SUSPENDED"];
 
 /** A number, or the text "NaN" where nothing is known yet. */

@@ -41,6 +41,15 @@ describe("findSilence", () => {
     expect(first?.text).toContain("5 min behind the most advanced input, since 1 min 30 s.");
   });
 
+  it.each([
+    ["CANCELED", "Somebody stopped it"],
+    ["SUSPENDED", "another one goes on with the job"],
+    ["FINISHED", "It put out all it had, 1 min ago."],
+  ] as const)("says why a job that is %s gives nothing", (state, says) => {
+    const [first] = findSilence(facts({ state, timestamps: { [state]: NOW - 60_000 } }));
+    expect([first?.kind, first?.text.includes(says)]).toEqual(["ended", true]);
+  });
+
   it("says at least, where the watermark stood already when the page was opened", () => {
     const [first] = findSilence(
       facts({

@@ -99,13 +99,15 @@ export function findSilence(facts: SilenceFacts): Finding[] {
 function notRunning(facts: SilenceFacts): Finding {
   const at = facts.timestamps[facts.state];
   const since = at === undefined || at <= 0 ? null : { since: at, exact: true };
-  const ago = since === null ? "" : ` for ${duration(facts.now - since.since)}`;
+  const length = since === null ? null : duration(facts.now - since.since);
+  const ago = length === null ? "" : ` for ${length}`;
   switch (facts.state) {
     case "FINISHED":
-      return finding("ended", "fact", "The job has finished", `It put out all it had${ago && `, ${ago.slice(5)} ago`}.`, { since });
+      return finding("ended", "fact", "The job has finished", `It put out all it had${length === null ? "" : `, ${length} ago`}.`, { since });
     case "CANCELED":
+      return finding("ended", "cause", "The job is CANCELED", "Somebody stopped it: nothing comes any more.", { since });
     case "SUSPENDED":
-      return finding("ended", "cause", `The job is ${facts.state}`, "Somebody stopped it: nothing comes any more.", { since });
+      return finding("ended", "cause", "The job is SUSPENDED", "This driver no longer leads: another one goes on with the job.", { since });
     case "FAILED":
       return finding("ended", "cause", "The job has failed", "Its exceptions name the file and the line.", { since });
     case "CREATED":
