@@ -63,6 +63,8 @@ from headrace.spark.session.spark_errors import root_message, user_location_in
 _LOG = logging.getLogger(__name__)
 _PASSING: Final = f"headrace-{DATAFRAMES_FOLDER}-"
 _LAST_TASK_S: Final = 5.0
+_RUN_NUMBERS: Final = itertools.count(1)
+"""Of this process, not of a coordinator: one that follows another for the same job must not be cancelled with it."""
 _EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
 _TARGET_LOST: Final = re.compile(
     rf"{re.escape(ConnectionLostError.__module__)}\."
@@ -243,7 +245,6 @@ class DataFrameCoordinator:
         self._owners = PartitionOwners(context.parallelism)
         self._ready: dict[int, tuple[ExecutionAttemptId, TaskManagerLocation]] = {}
         self._pushing: _Pushing | None = None
-        self._runs = itertools.count(1)
         self._known = Computed("", 0, "")
         self._was_checkpointed = False
         # Of a copy that was begun here, also where nothing was announced yet.
@@ -347,7 +348,7 @@ class DataFrameCoordinator:
 
     def _start_pushing(self) -> None:
         context, owners = self._context, self._owners
-        run_number = next(self._runs)
+        run_number = next(_RUN_NUMBERS)
         target = PushTarget(
             context.job_id,
             context.operator_id,
