@@ -26,7 +26,7 @@ one_at_a_time = threading.Lock()
 
 def application(environ, start_response):
     # First, so that a client that is frozen in the midst of a request keeps nobody waiting.
-    length = None if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
+    length = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
     environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(length))
     with one_at_a_time:
         return [b"".join(moto(environ, start_response))]
