@@ -12,17 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyflink.common import Types  # pyright: ignore[reportMissingImports]
-from pyflink.common.serialization import Encoder  # pyright: ignore[reportMissingImports]
 from pyflink.datastream import KeyedProcessFunction  # pyright: ignore[reportMissingImports]
-from pyflink.datastream.connectors.file_system import (  # pyright: ignore[reportMissingImports]
-    FileSink,
-)
 from pyflink.datastream.state import ValueStateDescriptor  # pyright: ignore[reportMissingImports]
 from pyflink.table import ChangelogMode, DataTypes, Schema  # pyright: ignore[reportMissingImports]
 
 from benchmarks.batch_report.queries import PYFLINK_MODE_VARIABLE, QUERIES, in_euros, next_count
 from benchmarks.batch_report.way import way_main
 from benchmarks.nexmark.peers.flink_cluster import FlinkCluster
+from benchmarks.nexmark.peers.pyflink_datastream import job_graph
 
 # Where client and cluster share a machine, PyFlink would run the workers of process mode as threads of the client.
 os.environ["_python_worker_execution_mode"] = "process"  # noqa: SIM112 (it is spelt so)
@@ -75,15 +72,7 @@ def build(cluster: FlinkCluster, query: str, directory: Path, out: Path | None) 
     bids = tables.to_changelog_stream(
         tables.from_path("bid"), schema.build(), ChangelogMode.insert_only()
     )
-    results = BUILDS[query](bids)
-    if out is None:
-        discarding = cluster.jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()
-        results._j_data_stream.sinkTo(discarding)
-    else:
-        lines = results.map(lambda row: ",".join(map(str, row)), Types.STRING())
-        files = FileSink.for_row_format(str(out), Encoder.simple_string_encoder())
-        lines.sink_to(files.build())
-    return env._generate_stream_graph(clear_transformations=True).getJobGraph()
+    return job_graph(cluster, env, BUILDS[query](bids), out)
 
 
 def main() -> None:

@@ -281,6 +281,11 @@ def build(cluster: FlinkCluster, query: str, events: Path, out: Path | None) -> 
         return tables.to_changelog_stream(table, schema.build(), ChangelogMode.insert_only())
 
     results = QUERIES[query](stream)
+    return job_graph(cluster, env, results, out)
+
+
+def job_graph(cluster: FlinkCluster, env: Any, results: Any, out: Path | None) -> Any:
+    """Return the job that writes results as lines below `out`, or drops them where it is None."""
     if out is None:
         discarding = cluster.jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()
         results._j_data_stream.sinkTo(discarding)

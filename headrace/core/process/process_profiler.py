@@ -58,7 +58,7 @@ _ALLOCATION_DEPTH: Final = 25
 
 
 class ProfilingMode(Enum):
-    """What a profile counts: samples of threads on a processor (CPU, ITIMER), of all threads (WALL), or bytes (ALLOC).
+    """Kinds of profiles, by what is counted: samples of threads that compute (CPU, ITIMER), of all (WALL), or bytes.
 
     ALLOC counts the bytes that were taken since the profile began and not given back before it ended. LOCK, waits for
     locks, cannot be told apart from other waiting here: WALL shows both where they are.
@@ -72,12 +72,12 @@ class ProfilingMode(Enum):
 
     @property
     def unit(self) -> str:
-        """What its numbers count."""
+        """Return the unit of the numbers in a profile."""
         return "bytes" if self is ProfilingMode.ALLOC else "samples"
 
 
 class ProfilingStatus(Enum):
-    """How far a profile is."""
+    """States of a profile."""
 
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"

@@ -132,12 +132,10 @@ def _shown(info: ProfilingInfo) -> models.Profiling:
 
 def _page(infos: tuple[ProfilingInfo, ...], file_name: str, graph: FlameGraphNode) -> Response:
     unit = next((each.mode.unit for each in infos if each.file_name == file_name), "samples")
-    title = escape(file_name.removesuffix(".html"))
-    picture = flame_graph_svg(
-        graph, f"{file_name.removesuffix('.html')}: {graph.value:,} {unit}", unit
-    )
+    title = file_name.removesuffix(".html")
+    picture = flame_graph_svg(graph, f"{title}: {graph.value:,} {unit}", unit)
     return Response(
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title></head>'
         f"<body>{picture}</body></html>",
         media_type="text/html",
     )
