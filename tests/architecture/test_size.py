@@ -25,7 +25,7 @@ CEILINGS: Final = {
     "headrace": (3, 60),
     "metrics": (26, 2_210),
     "network": (87, 9_500),
-    "operators": (48, 5_390),
+    "operators": (49, 5_500),
     "rest": (81, 7_530),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (948, 92_860)
+WHEEL_CEILING: Final = (949, 92_970)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
 from headrace.core.types.arrow_types import data_schema
@@ -32,7 +32,12 @@ from headrace.operators.columns.matching import (
 )
 from headrace.operators.columns.window_assignment import require_times, slices_of, without_late
 from headrace.operators.columns.window_results import emit_table
-from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
+from headrace.operators.runtime.operator import (
+    InputNumbers,
+    OperatorContext,
+    Output,
+    TwoInputOperator,
+)
 from headrace.state.columnar_rows import (
     KEY_HASH_FIELD,
     ColumnarRows,
@@ -127,6 +132,17 @@ class RowJoinOperator(TwoInputOperator):
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._join(1, batch, output)
+
+    def process_interleaved(
+        self, input_numbers: InputNumbers, batch1: RecordBatch, batch2: RecordBatch, output: Output
+    ) -> None:
+        # A pair is made once, whichever of its rows comes first.
+        self.process_batch1(batch1, output)
+        self.process_batch2(batch2, output)
+
+    def end_keys(self, output: Output) -> None:
+        for side in self._sides:
+            side.clear()
 
     def end_input(self, input_number: int, output: Output) -> None:
         self._has_ended[input_number] = True
@@ -246,13 +262,26 @@ class WindowRowJoinOperator(TwoInputOperator):
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._keep(self._sides[1], batch)
 
+    def process_interleaved(
+        self, input_numbers: InputNumbers, batch1: RecordBatch, batch2: RecordBatch, output: Output
+    ) -> None:
+        # Pairs are made when windows fire.
+        self.process_batch1(batch1, output)
+        self.process_batch2(batch2, output)
+
+    def end_keys(self, output: Output) -> None:
+        self._fire(MAX_WATERMARK, output)
+
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         self.current_watermark = timestamp_ms
+        self._fire(timestamp_ms, output)
+        output.emit_watermark(timestamp_ms)
+
+    def _fire(self, timestamp_ms: int, output: Output) -> None:
         last_due = self._windows.last_due(timestamp_ms)
         left, right = (side.take(last_due) for side in self._sides)
         if left.num_rows and right.num_rows:
             self._join(left, right, output)
-        output.emit_watermark(timestamp_ms)
 
     def _keep(self, side: _Side, batch: RecordBatch) -> None:
         times = require_times(batch, self.context.operator_name, self._windows.size)

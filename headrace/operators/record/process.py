@@ -22,7 +22,9 @@ from headrace.operators.runtime.contexts import (
     RecordContext,
 )
 from headrace.operators.runtime.emission import MovingContext, ResultChecks, ResultCollector
+from headrace.operators.runtime.interleaved import interleaved, of_either
 from headrace.operators.runtime.operator import (
+    InputNumbers,
     OneInputOperator,
     OperatorContext,
     Output,
@@ -165,3 +167,14 @@ class KeyedCoProcessOperator(KeyedProcessingOperator, TwoInputOperator):
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(self._function.process_element2, self._record_context, batch, output)
+
+    def process_interleaved(
+        self,
+        input_numbers: InputNumbers,
+        batch1: RecordBatch,
+        batch2: RecordBatch,
+        output: Output,
+    ) -> None:
+        call = of_either(self._function.process_element1, self._function.process_element2)
+        batch = interleaved(input_numbers, batch1, batch2)
+        self._process_rows(call, self._record_context, batch, output)

@@ -13,7 +13,9 @@ from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.graph.pipeline_options import OBJECT_REUSE
 from headrace.operators.runtime.emission import EMIT_ROWS_MAX, RowEmitter, keep_rows
+from headrace.operators.runtime.interleaved import interleaved, of_either
 from headrace.operators.runtime.operator import (
+    InputNumbers,
     OneInputOperator,
     OperatorContext,
     Output,
@@ -173,6 +175,16 @@ class CoMapOperator(RecordFunctionOperator, TwoInputOperator):
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._map(self._function.map2, batch, output)
 
+    def process_interleaved(
+        self,
+        input_numbers: InputNumbers,
+        batch1: RecordBatch,
+        batch2: RecordBatch,
+        output: Output,
+    ) -> None:
+        call = of_either(self._function.map1, self._function.map2)
+        self._map(call, interleaved(input_numbers, batch1, batch2), output)
+
 
 class CoFlatMapOperator(RecordFunctionOperator, TwoInputOperator):
     """Operator of a CoFlatMapFunction: `flat_map1` for the first input, `flat_map2` for the second."""
@@ -182,3 +194,13 @@ class CoFlatMapOperator(RecordFunctionOperator, TwoInputOperator):
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._flat_map(self._function.flat_map2, batch, output)
+
+    def process_interleaved(
+        self,
+        input_numbers: InputNumbers,
+        batch1: RecordBatch,
+        batch2: RecordBatch,
+        output: Output,
+    ) -> None:
+        call = of_either(self._function.flat_map1, self._function.flat_map2)
+        self._flat_map(call, interleaved(input_numbers, batch1, batch2), output)

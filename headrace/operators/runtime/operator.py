@@ -7,7 +7,11 @@ closed. It never blocks and starts no thread. Source: Flink StreamOperator, Abst
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from headrace.checkpoint.handles import Committable
 from headrace.core.clock import Clock
@@ -37,6 +41,8 @@ __all__ = [
 
 TURN_MS: Final = 20
 """Approximate time that a task works without looking at its mail, timers and barriers, if its work can be split."""
+InputNumbers = npt.NDArray[np.int8]
+"""The input that each row comes from, 0 or 1."""
 
 
 class Output(Protocol):
@@ -231,6 +237,25 @@ class TwoInputOperator(Operator):
     @abstractmethod
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         """Handle a batch of input 1."""
+
+    def process_interleaved(
+        self, input_numbers: InputNumbers, batch1: RecordBatch, batch2: RecordBatch, output: Output
+    ) -> None:
+        """Handle rows of both inputs in one order: BATCH mode has sorted them by key.
+
+        `input_numbers`: from which input each row comes, shape (rows of both,). The rows of each batch are in order.
+        An operator to which it makes no difference which input comes first, or that has one loop for both, overrides
+        it: a batch for each stretch of rows of one input takes long where these are short.
+        """
+        handled = [0, 0]
+        changes = (np.flatnonzero(np.diff(input_numbers)) + 1).tolist()
+        for begin, end in pairwise([0, *changes, len(input_numbers)]):
+            number, count = int(input_numbers[begin]), end - begin
+            batch, process = (
+                (batch1, self.process_batch1) if number == 0 else (batch2, self.process_batch2)
+            )
+            process(batch.slice(handled[number], count), output)
+            handled[number] += count
 
 
 class SourceOperator(Operator):

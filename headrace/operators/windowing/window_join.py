@@ -13,7 +13,13 @@ from headrace.functions.evictors import TimestampedValue
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
 from headrace.functions.specs.operator_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.windows import Window
-from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
+from headrace.operators.runtime.interleaved import interleaved
+from headrace.operators.runtime.operator import (
+    InputNumbers,
+    OperatorContext,
+    Output,
+    TwoInputOperator,
+)
 from headrace.operators.runtime.record_state import (
     RecordsDescriptor,
     own_state,
@@ -131,6 +137,18 @@ class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(batch, batch.keys(), map(TaggedUnion.two, batch.rows()), output)
+
+    def process_interleaved(
+        self,
+        input_numbers: InputNumbers,
+        batch1: RecordBatch,
+        batch2: RecordBatch,
+        output: Output,
+    ) -> None:
+        batch = interleaved(input_numbers, batch1, batch2)
+        tag = (TaggedUnion.one, TaggedUnion.two)
+        values = (tag[number](value) for number, value in batch.rows())
+        self._process_rows(batch, batch.keys(), values, output)
 
     def _take_late(self, value: TaggedUnion, timestamp: int) -> None:
         if value.is_one():

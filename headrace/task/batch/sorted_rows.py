@@ -8,7 +8,6 @@ Source: Flink ExternalSorter, MultiInputSortingDataInput.
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import IO, Final
 
 import numpy as np
@@ -44,19 +43,15 @@ class OrderedRows:
     def num_rows(self) -> int:
         return len(self.hashes)
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the rows [start, end) in pieces of one input each, in order."""
-        if len(self.rows_of) == 1:
-            ((number, rows),) = self.rows_of.items()
-            yield number, rows.slice(start, end - start)
-            return
-        wanted = self.inputs[start:end]
-        before = {number: int((self.inputs[:start] == number).sum()) for number in self.rows_of}
-        changes = (np.flatnonzero(np.diff(wanted)) + 1).tolist()
-        for first, last in pairwise([0, *changes, len(wanted)]):
-            number = int(wanted[first])
-            yield number, self.rows_of[number].slice(before[number], last - first)
-            before[number] += last - first
+    def part(self, start: int, end: int) -> "OrderedRows":
+        """Return the rows [start, end), without inputs that have none of them."""
+        inputs = self.inputs[start:end]
+        rows_of = {
+            number: rows.slice(int((self.inputs[:start] == number).sum()), count)
+            for number, rows in self.rows_of.items()
+            if (count := int((inputs == number).sum()))
+        }
+        return OrderedRows(inputs, self.hashes[start:end], rows_of)
 
 
 class _Block:

@@ -413,8 +413,16 @@ class StageTask:
     def _process_keyed(
         self, chain: OperatorChain, types: OperatorTypes, ordered: OrderedRows, start: int, end: int
     ) -> None:
-        for input_number, rows in ordered.pieces(start, end):
+        part = ordered.part(start, end)
+        if len(part.rows_of) == 1:
+            ((input_number, rows),) = part.rows_of.items()
             self._process(chain, types, input_number, rows)
+        elif part.rows_of:
+            head = chain.head
+            assert isinstance(head, TwoInputOperator)
+            one, two = (RecordBatch.from_arrow(types.inputs[n], part.rows_of[n]) for n in (0, 1))
+            head.process_interleaved(part.inputs, one, two, chain.head_output)
+            self._let_chain_work(chain)
 
     def _process(
         self, chain: OperatorChain, types: OperatorTypes, input_number: int, rows: pa.RecordBatch

@@ -12,6 +12,7 @@ from headrace.datastream import (
     BroadcastProcessFunction,
     CoFlatMapFunction,
     CoGroupFunction,
+    CoMapFunction,
     JoinFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
@@ -115,6 +116,27 @@ class Latest(KeyedCoProcessFunction):
 
     def process_element2(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
         yield value, self._count.value() or 0
+
+
+class LatestFlat(CoFlatMapFunction):
+    """Gives what `Latest` gives."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def flat_map1(self, value: Event) -> None:
+        self._count.update((self._count.value() or 0) + 1)
+
+    def flat_map2(self, value: Event) -> Iterator[Any]:
+        yield value, self._count.value() or 0
+
+
+class BothMapped(CoMapFunction):
+    def map1(self, value: Event) -> Any:
+        return "first", value
+
+    def map2(self, value: Event) -> Any:
+        return "second", value
 
 
 class LatestAtEnd(KeyedCoProcessFunction):

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from headrace import StreamExecutionEnvironment, WatermarkStrategy
 from headrace.api.streams.data_stream import DataStream
-from headrace.common import Duration, Time, Types
+from headrace.api.streams.keyed_stream import KeyedStream
+from headrace.common import Duration, Row, Time, Types
 from headrace.datastream import (
     AsyncDataStream,
 )
@@ -33,6 +34,7 @@ from tests.unit.task.batch.modelled_functions import (
     RULES,
     Answer,
     Both,
+    BothMapped,
     ByRule,
     ByRuleAtEnd,
     Event,
@@ -41,6 +43,7 @@ from tests.unit.task.batch.modelled_functions import (
     Joined,
     Latest,
     LatestAtEnd,
+    LatestFlat,
     Numbered,
     OddsAside,
     Pair,
@@ -201,6 +204,16 @@ def with_late_ones_aside(first: DataStream, _: DataStream) -> DataStream:
     return windows.map(lambda one: ("window", one[0], one[1], one[3]), RESULT).union(late)
 
 
+def as_row(stream: DataStream, name: str) -> KeyedStream:
+    columns = Types.ROW_NAMED(["key", name], [Types.LONG(), Types.LONG()])
+    return stream.map(lambda event: Row(**{"key": event[0], name: event[1]}), columns).key_by("key")
+
+
+def joined_rows(first: DataStream, second: DataStream, *windows: Any) -> DataStream:
+    pairs = as_row(first, "left").join_rows(as_row(second, "right"), *windows)
+    return pairs.map(lambda row: ((row["key"], row["left"]), (row["key"], row["right"])), RESULT)
+
+
 def windowed(stream: DataStream, assigner: Any) -> DataStream:
     return stream.key_by(key_of).window(assigner).process(Window(), RESULT)
 
@@ -298,6 +311,21 @@ CASES: Final[dict[str, Case]] = {
         latest_model,
         is_for_batch=True,
     ),
+    "mapped, connected and keyed, in order": Case(
+        lambda first, second: (
+            first.key_by(key_of).connect(second.key_by(key_of)).flat_map(LatestFlat(), RESULT)
+        ),
+        latest_model,
+        is_for_batch=True,
+    ),
+    "mapped, connected and keyed": Case(
+        lambda first, second: (
+            first.key_by(key_of).connect(second.key_by(key_of)).map(BothMapped(), RESULT)
+        ),
+        lambda first, second: (
+            [("first", one) for one in first] + [("second", one) for one in second]
+        ),
+    ),
     "connected and keyed": Case(
         lambda first, second: (
             first.key_by(key_of).connect(second.key_by(key_of)).process(LatestAtEnd(), RESULT)
@@ -341,6 +369,29 @@ CASES: Final[dict[str, Case]] = {
             .apply(Joined(), RESULT)
         ),
         window_join_model,
+    ),
+    "joined rows": Case(
+        joined_rows,
+        lambda first, second: [
+            (left, right) for left in first for right in second if left[0] == right[0]
+        ],
+    ),
+    "joined rows of windows": Case(
+        lambda first, second: joined_rows(
+            first, second, TumblingEventTimeWindows.of(Time.milliseconds(10))
+        ),
+        window_join_model,
+    ),
+    "counted triggers of joined windows": Case(
+        lambda first, second: (
+            first.co_group(second)
+            .where(key_of)
+            .equal_to(key_of)
+            .window(GlobalWindows.create())
+            .trigger(PurgingTrigger.of(CountTrigger.of(1)))
+            .apply(Grouped(), RESULT)
+        ),
+        lambda first, second: [([one], []) for one in first] + [([], [one]) for one in second],
     ),
     "co-group": Case(
         lambda first, second: (

@@ -57,10 +57,16 @@ def test_rows_come_by_hash_then_time_then_input_and_arrival(
         for start, end in ((0, middle), (middle, ordered.num_rows)):
             if start == end:
                 continue
-            hashes = iter(ordered.hashes[start:end].tolist())
-            for number, piece in ordered.pieces(start, end):
-                places = piece.column("place").to_pylist()
-                found += [(next(hashes), number, place) for place in places]
+            part = ordered.part(start, end)
+            places = {
+                number: iter(one.column("place").to_pylist())
+                for number, one in part.rows_of.items()
+            }
+            found += [
+                (one, number, next(places[number]))
+                for one, number in zip(part.hashes.tolist(), part.inputs.tolist(), strict=True)
+            ]
+            assert not any(list(rest) for rest in places.values())
     rows.close()
     assert found == [(one, number, place) for one, _, number, place in sorted(expected)]
 
