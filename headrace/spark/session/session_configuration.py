@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from headrace.spark.session.class_archive import java_options
 
 LOOPBACK: Final = "127.0.0.1"
 SPARK_HOME: Final = "SPARK_HOME"
+PYTHON_DAEMON: Final = "headrace.spark.python_daemon"
+"""The module from which Spark forks its Python workers, with what they need loaded."""
 DRIVER_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SHARES_CLASSES: Final = re.compile("-Xshare|Shared|DumpLoadedClassList")
 """Java options about archives of classes: with one of them the user's own archive is used."""
@@ -62,6 +65,9 @@ def plan_session(
     if kind.is_local:
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         environment |= {"SPARK_LOCAL_IP": LOOPBACK}
+    if kind.is_local and not submitted and _is_interpreter(python, given, environ):
+        # Elsewhere nobody knows whether the workers' interpreter finds the module before Spark has sent files to them.
+        conf["spark.python.daemon.module"] = PYTHON_DAEMON
     conf |= given
     conf["spark.master"] = master
     conf = without_unfit(conf, given)
@@ -79,6 +85,12 @@ def plan_session(
         # The JVM of spark-submit runs already, with the home that the user gave it.
         added[SPARK_HOME] = str(scratch / "spark")
     return SessionPlan(conf, added)
+
+
+def _is_interpreter(python: str, given: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+    """Return whether workers run the interpreter `python`, on a system where processes with libraries may fork."""
+    chosen = given.get("spark.pyspark.python") or environ.get("PYSPARK_PYTHON") or python
+    return sys.platform == "linux" and chosen == python
 
 
 @dataclass(frozen=True)

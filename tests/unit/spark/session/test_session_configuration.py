@@ -1,6 +1,8 @@
 """Configuration of a session that Headrace creates: the user's settings win, the rest is what TaskManagers need."""
 
+import importlib.util
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,19 @@ def test_the_embedded_master_has_room_for_taskmanagers_and_spark_s_own_jobs(
     settings: dict[str, str], master: str
 ) -> None:
     assert plan(settings).conf["spark.master"] == master
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Spark's own daemon forks")
+@pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,1,1024]"])
+def test_workers_on_this_host_are_forked_with_their_modules(master: str) -> None:
+    key, settings = "spark.python.daemon.module", {"spark.master": master}
+    assert importlib.util.find_spec(plan(settings).conf[key]) is not None
+    assert plan({**settings, key: "own.daemon"}).conf[key] == "own.daemon"
+    # Another interpreter may not have our modules, and where Spark brings them they are not there yet.
+    assert key not in plan({**settings, "spark.pyspark.python": "/other/python"}).conf
+    assert key not in plan(settings, environ={"PYSPARK_PYTHON": "/other/python"}).conf
+    assert key not in plan(submitted=settings).conf
+    assert key not in plan({"spark.master": "spark://host:7077"}).conf
 
 
 def test_what_spark_submit_set_wins_over_our_defaults() -> None:
