@@ -29,6 +29,7 @@ from headrace.rest.server import (
     refuse_impossible_settings,
 )
 from testkit.waiting import wait_until
+from tests.unit.rest.golden_shapes import assert_golden
 from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, UNKNOWN_JOB
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
 
@@ -67,7 +68,7 @@ def test_requests_without_the_token_from_elsewhere_or_for_another_host_are_refus
 def test_a_browser_signs_in_once_and_out_again(cluster: ServedCluster) -> None:
     assert cluster.ask("POST", "/session", {"token": "wrong"}, headers={}).status == 401
     signed_in = cluster.ask("POST", "/session", {"token": cluster.token}, headers={})
-    assert (signed_in.status, signed_in.json) == (200, {})
+    assert_golden("POST /session", signed_in.json, signed_in.status)
     cookie = signed_in.headers["set-cookie"]
     assert {"HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
     known = {"Cookie": cookie.partition(";")[0], "Sec-Fetch-Site": "same-origin"}
