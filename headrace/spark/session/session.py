@@ -30,6 +30,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.core.redaction import without_private_values
+from headrace.metrics.reporters.reporter_setup import refuse_impossible_reporters
 from headrace.spark.master import (
     given_by_user,
     given_master,
@@ -238,6 +239,7 @@ def _is_alive(spark: SparkSession) -> bool:
 
 def _create(settings: Settings) -> HostSession:
     refuse_unknown_shuffle_service(settings)
+    refuse_impossible_reporters(settings)
     named = given_master(settings, os.environ, {})
     if named:
         refuse_unknown_master(named)
