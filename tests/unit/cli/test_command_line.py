@@ -239,6 +239,17 @@ def test_a_run_as_json_that_fails_says_why_in_its_document(
     assert capfd.readouterr().out == "standard output is as it was\n"
 
 
+def test_json_of_the_program_is_not_that_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for before, answered in ((["--json"], True), ([], False)):
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *before, str(tmp_path / "missing.py"), "--json"])
+        told = capsys.readouterr()
+        assert (ended.value.code, bool(told.out)) == (2, answered)
+        assert told.err.startswith("error: there is no program")
+
+
 @pytest.mark.parametrize("words", list(every_command()), ids=" ".join)
 def test_the_help_of_every_command_has_examples_that_begin_with_its_name(
     words: tuple[str, ...],
