@@ -463,6 +463,15 @@ def test_authentication_is_not_switched_off_for_other_hosts() -> None:
     refuse_impossible_settings(Settings({**given, "rest.enabled": "false"}))
 
 
+def test_an_endpoint_without_authentication_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served_cluster(tmp_path, monkeypatch, {"rest.authentication": "none"}) as cluster:
+        assert cluster.ask("GET", "/jobs", headers={}).status == 200
+    (told,) = [one.message for one in caplog.records if "rest.authentication" in one.message]
+    assert told.startswith("rest.authentication is 'none': whoever can connect to http://127.0.0.1")
+
+
 def test_beyond_this_host_there_is_no_rest_without_a_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
