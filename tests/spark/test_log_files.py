@@ -162,6 +162,23 @@ def test_at_the_client_prints_logs_and_a_print_sink_name_their_subtask(
     assert {number for _, number in records} <= set(numbers)
 
 
+def test_in_batch_mode_prints_and_a_print_sink_name_their_subtask_too(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    options = ("--master", "local[2]", "-D", "execution.runtime-mode=BATCH")
+    program = headrace_run(tmp_path, PRINTING, *options, arguments=("2",))
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    lines = [line.rstrip("\n").partition("> ") for line in program.out]
+    by_text = {text: front for front, _, text in lines}
+    numbers = [str(number) for number in range(10)]
+    assert sorted(text for _, _, text in lines) == sorted(
+        [*numbers, *(f"said {number}" for number in numbers)]
+    )
+    assert {by_text[f"said {number}"] for number in numbers} == {"1", "2"}
+    assert all(by_text[f"said {number}"] == by_text[number] for number in numbers)
+
+
 def test_the_files_of_a_task_manager_that_was_killed_can_be_read_and_a_living_one_is_looked_into(
     tmp_path: Path, started: list[Program]
 ) -> None:
