@@ -1,4 +1,8 @@
-"""A real job, and the processes that run it, have every metric over REST that Flink's dashboards and operators read."""
+"""A real job, and the processes that run it, have the metrics over REST that Flink's dashboards and operators read.
+
+The others are in docs/metrics_reporters.md, "What is not there": memory of a JVM alone, bytes of single operators, and
+figures of event time where a job has none, as this one.
+"""
 
 from collections.abc import Iterator
 
@@ -31,8 +35,8 @@ numBytesOutPerSecond numBytesInLocal numBytesInLocalPerSecond numBytesInRemote n
 numBuffersOutPerSecond numBuffersInLocal numBuffersInLocalPerSecond numBuffersInRemote numBuffersInRemotePerSecond
 busyTimeMsPerSecond idleTimeMsPerSecond backPressuredTimeMsPerSecond softBackPressuredTimeMsPerSecond
 hardBackPressuredTimeMsPerSecond maxSoftBackPressureTimeMs maxHardBackPressureTimeMs isBackPressured
-accumulateBusyTimeMs accumulateIdleTimeMs accumulateBackPressuredTimeMs checkpointStartDelayNanos numFiredTimers
-numFiredTimersPerSecond initializationTime mailboxMailsPerSecond mailboxQueueSize mailboxLatencyMs_min
+accumulateBusyTimeMs accumulateIdleTimeMs accumulateBackPressuredTimeMs checkpointStartDelayNanos
+initializationTime mailboxMailsPerSecond mailboxQueueSize mailboxLatencyMs_min
 mailboxLatencyMs_max mailboxLatencyMs_mean mailboxLatencyMs_median mailboxLatencyMs_stddev mailboxLatencyMs_p75
 mailboxLatencyMs_p90 mailboxLatencyMs_p95 mailboxLatencyMs_p98 mailboxLatencyMs_p99 mailboxLatencyMs_p999
 Shuffle.Netty.Input.numBytesInLocal Shuffle.Netty.Input.numBytesInLocalPerSecond Shuffle.Netty.Input.numBytesInRemote
@@ -44,21 +48,15 @@ Shuffle.Netty.Input.Buffers.inputFloatingBuffersUsage Shuffle.Netty.Input.Buffer
 Shuffle.Netty.Output.Buffers.outputQueueLength Shuffle.Netty.Output.Buffers.outputQueueSize
 Shuffle.Netty.Output.Buffers.outPoolUsage
 """
-NOT_OF_SOURCES = "currentInputWatermark checkpointAlignmentTime"
-OF_OPERATOR = """
-numRecordsIn numRecordsInPerSecond numRecordsOut numRecordsOutPerSecond numBytesIn numBytesInPerSecond numBytesOut
-numBytesOutPerSecond currentInputWatermark currentOutputWatermark
-"""
-OF_SOURCE = (
-    "numRecordsInErrors sourceIdleTime currentEmitEventTimeLag currentOutputWatermark numRecordsOut"
-)
+NOT_OF_SOURCES = "checkpointAlignmentTime numFiredTimers numFiredTimersPerSecond"
+OF_OPERATOR = "numRecordsIn numRecordsInPerSecond numRecordsOut numRecordsOutPerSecond"
+OF_SOURCE = f"{OF_OPERATOR} numRecordsInErrors sourceIdleTime"
 OF_JOB_MANAGER = "numRegisteredTaskManagers numRunningJobs taskSlotsAvailable taskSlotsTotal"
 OF_PROCESS = """
 CPU.Load CPU.Time Memory.Heap.Used Memory.Heap.Committed Memory.Heap.Max Memory.NonHeap.Used Memory.NonHeap.Committed
-Memory.NonHeap.Max Memory.Metaspace.Used Memory.Metaspace.Committed Memory.Metaspace.Max Memory.Direct.Count
-Memory.Direct.MemoryUsed Memory.Direct.TotalCapacity Memory.Mapped.Count Memory.Mapped.MemoryUsed
-Memory.Mapped.TotalCapacity Threads.Count ClassLoader.ClassesLoaded ClassLoader.ClassesUnloaded FileDescriptor.Open
-FileDescriptor.Max GarbageCollector.All.Count GarbageCollector.All.Time GarbageCollector.All.TimeMsPerSecond
+Memory.NonHeap.Max Memory.Direct.MemoryUsed Memory.Direct.TotalCapacity Threads.Count ClassLoader.ClassesLoaded
+FileDescriptor.Open FileDescriptor.Max GarbageCollector.All.Count GarbageCollector.All.Time
+GarbageCollector.All.TimeMsPerSecond
 """
 OF_TASK_MANAGER = """
 Status.Flink.Memory.Managed.Used Status.Flink.Memory.Managed.Total Status.Shuffle.Netty.TotalMemory

@@ -118,7 +118,7 @@ def test_help_teaches_with_examples() -> None:
     assert "Exit codes" in result.output
 
 
-@pytest.mark.parametrize("group", [[], ["checkpoint"], ["savepoint"]])
+@pytest.mark.parametrize("group", [[], ["cluster"], ["job"]])
 def test_without_a_command_there_is_help_and_no_error(
     group: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
