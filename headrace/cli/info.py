@@ -14,11 +14,10 @@ from headrace.api.executors import (
     set_active_executor,
     set_default_settings,
 )
-from headrace.cli.logs import configure_logs, report_failure
+from headrace.cli.logs import configure_logs
 from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cli.run import ProgramPath, provide_python_files, run_as_main, run_settings
 from headrace.core.config import Settings
-from headrace.core.error_text import describe
 from headrace.core.errors import ProgramError
 from headrace.graph.execution_plan import plan_json
 from headrace.graph.job_graph import JobGraph
@@ -87,10 +86,6 @@ def info(
         raise ProgramError(
             f"the program exited ({ended.code}) before it called env.execute()"
         ) from ended
-    except Exception as error:
-        if is_json:
-            print_json({"errors": [describe(error, wants_details=False)[0]]})
-        return report_failure(error)
     if is_json:
         print_json(json.loads(plan))
     else:

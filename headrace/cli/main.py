@@ -61,7 +61,6 @@ COMMANDS: Final = {
     "trace": Entry("headrace.cli.trace:trace", "Show parts of Headrace at work, step by step."),
     "warm-up": Entry("headrace.cli.warm_up:warm_up", "Make Spark start faster on this machine."),
 }
-_PROGRAMS: Final = (".py", ".zip", ".whl")
 _JOB_COMMANDS: Final = (
     "cancel", "checkpoint", "exceptions", "flamegraph", "list", "logs", "metrics", "open", "rescale-info", "savepoint",
     "state", "stop", "top",
@@ -156,7 +155,7 @@ def _answer_errors(arguments: Sequence[str] | None, message: str) -> None:
     """Print the document of a command that failed before it had another one to print, where it is to print any."""
     words = sys.argv[1:] if arguments is None else arguments
     # What follows the name of a program is the program's.
-    if "--json" in takewhile(lambda word: not word.endswith(_PROGRAMS), words):
+    if "--json" in takewhile(lambda word: not word.endswith((".py", ".zip", ".whl")), words):
         # Imported late: it brings the settings.
         from headrace.cli.options import print_json
 

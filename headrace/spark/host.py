@@ -47,7 +47,6 @@ from headrace.core.security.cluster_secret import (
 )
 from headrace.core.security.tls import TlsIdentity, needs_tls
 from headrace.graph.job_graph import JobGraph
-from headrace.metrics.reporters.reporter_setup import refuse_impossible_reporters
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
@@ -144,7 +143,6 @@ class SparkHost:
         self._clock = SystemClock()
         # Before Spark is started, which takes long.
         refuse_impossible_settings(settings)
-        refuse_impossible_reporters(settings)
         log_folder = log_folder or named_log_folder(settings, self._clock.now_ms())
         self.session: HostSession = host_session(settings)
         conf = dict(self.session.context.getConf().getAll())

@@ -55,7 +55,7 @@ def top(session: ClusterSession, interval: float, is_once: bool, job_id: str | N
     console = Console()
     if is_once or session.is_json or not console.is_terminal:
         figures = reader.read()
-        session.answer(_document(figures))
+        session.answer(dataclasses.asdict(figures, dict_factory=_hyphenated))
         if not session.is_json:
             session.say("\n".join(plain_lines(figures)))
         return 0
@@ -126,8 +126,6 @@ def _scrolled(first: int, key: str | None, height: int, total: int) -> int:
     return max(0, min(first + steps.get(key or "", 0), total - height))
 
 
-def _document(figures: JobFigures) -> dict[str, Any]:
-    """Return the figures as JSON, under keys like those of other documents."""
-    return dataclasses.asdict(
-        figures, dict_factory=lambda fields: {key.replace("_", "-"): value for key, value in fields}
-    )
+def _hyphenated(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of figures under keys like those of other documents."""
+    return {key.replace("_", "-"): value for key, value in fields}
