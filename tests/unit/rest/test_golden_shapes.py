@@ -112,6 +112,14 @@ def test_each_route_has_a_golden_shape_and_no_other_has() -> None:
     assert sorted(GOLDEN) == sorted(SERVED)
 
 
+def test_other_tests_assert_routes_that_there_are_with_the_statuses_of_the_table() -> None:
+    assert len(ELSEWHERE) >= 15
+    statuses = {name_of(route): route.status for route in ROUTES}
+    assert {name: GOLDEN[name]["status"] for name in ELSEWHERE} == {
+        name: statuses[name] for name in ELSEWHERE
+    }
+
+
 @pytest.mark.parametrize("name", [name for name in GOLDEN if name not in ELSEWHERE])
 def test_a_route_answers_its_golden_shape(cluster: ServedCluster, name: str) -> None:
     answer = answered(cluster, name)
