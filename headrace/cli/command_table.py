@@ -26,7 +26,7 @@ class CommandTable(click.Group):
     """A group whose commands are in a table by name.
 
     `free_word`: the command that takes a first argument which is no name in the table, as `headrace savepoint <job>`
-    stands for `headrace savepoint trigger <job>`.
+    stands for `headrace savepoint trigger <job>`; without any argument it says which one it misses.
     """
 
     def __init__(
@@ -52,8 +52,13 @@ class CommandTable(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         names = self.list_commands(ctx)
         own = {option for parameter in self.get_params(ctx) for option in parameter.opts}
-        if self._free_word is not None and args and args[0] not in (*names, *own):
-            if not args[0].startswith("-") and difflib.get_close_matches(args[0], names, n=1):
+        is_free = not ctx.resilient_parsing if not args else args[0] not in (*names, *own)
+        if self._free_word is not None and is_free:
+            if (
+                args
+                and not args[0].startswith("-")
+                and difflib.get_close_matches(args[0], names, n=1)
+            ):
                 raise self._no_such_action(ctx, args[0])
             args = [self._free_word, *args]
         try:

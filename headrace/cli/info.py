@@ -14,7 +14,7 @@ from headrace.api.executors import (
     set_active_executor,
     set_default_settings,
 )
-from headrace.cli.logs import EXIT_FAILED, configure_logs, report_failure
+from headrace.cli.logs import configure_logs
 from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cli.run import ProgramPath, provide_python_files, run_as_main, run_settings
 from headrace.core.config import Settings
@@ -86,8 +86,6 @@ def info(
         raise ProgramError(
             f"the program exited ({ended.code}) before it called env.execute()"
         ) from ended
-    except Exception as error:
-        return report_failure(error) or EXIT_FAILED
     if is_json:
         print_json(json.loads(plan))
     else:

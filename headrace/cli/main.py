@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
 import click
@@ -10,6 +11,7 @@ import click
 from headrace import __version__
 from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure, report_usage
+from headrace.core.error_text import describe
 
 COMMANDS: Final = {
     "cancel": Entry("headrace.cli.jobs.cancel:cancel", "Cancel a job."),
@@ -132,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.exceptions.Exit as ended:
         code = ended.exit_code
     except click.UsageError as error:
+        _answer_errors(arguments, error.format_message())
         code = report_usage(error)
     except click.ClickException as error:
         error.show()
@@ -143,5 +146,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_FAILED
     except Exception as error:
+        _answer_errors(arguments, describe(error, wants_details=False)[0])
         code = report_failure(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _answer_errors(arguments: Sequence[str] | None, message: str) -> None:
+    """Print the document of a command that failed before it had another one to print, where it is to print any."""
+    words = sys.argv[1:] if arguments is None else arguments
+    # What follows the name of a program is the program's.
+    if "--json" in takewhile(lambda word: not word.endswith((".py", ".zip", ".whl")), words):
+        # Imported late: it brings the settings.
+        from headrace.cli.options import print_json
+
+        print_json({"errors": [message]})

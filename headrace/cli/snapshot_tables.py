@@ -136,30 +136,30 @@ def snapshot_json(
 
     `damaged` is null where nothing could be looked at; `unverified` says what was not, and why.
     """
-    shown: dict[str, Any] = {"uri": snapshot.uri, "condition": snapshot.condition.value}
+    shown: dict[str, Any] = {"location": snapshot.uri, "condition": snapshot.condition.value}
     if snapshot.reason:
         shown["reason"] = snapshot.reason
     metadata = snapshot.metadata
     if metadata is not None:
         shown |= {
-            "id": metadata.checkpoint_id,
+            "checkpoint-id": metadata.checkpoint_id,
             "kind": metadata.kind.name,
-            "timestamp_ms": metadata.timestamp_ms,
-            "job_id": metadata.job_id.hex(),
-            "job_name": metadata.job_name,
+            "timestamp-ms": metadata.timestamp_ms,
+            "job-id": metadata.job_id.hex(),
+            "job-name": metadata.job_name,
             "lineage": metadata.lineage,
             "epoch": metadata.epoch,
-            "size_bytes": metadata.size_bytes,
+            "size-bytes": metadata.size_bytes,
             "operators": [
                 {
                     "id": one.operator_id.hex(),
                     "uid": one.uid,
                     "name": one.name,
                     "parallelism": one.parallelism,
-                    "max_parallelism": one.max_parallelism,
-                    "size_bytes": one.size_bytes,
-                    "row_count": _row_count(one),
-                    "expired_row_count": sum(
+                    "max-parallelism": one.max_parallelism,
+                    "size-bytes": one.size_bytes,
+                    "row-count": _row_count(one),
+                    "expired-row-count": sum(
                         _expired_rows(chunk)
                         for state in one.subtasks.values()
                         for chunk in state.chunks

@@ -192,5 +192,5 @@ def dispose(path: str, key_file: str | None, is_json: bool) -> int:
     said = f"savepoint {metadata.checkpoint_id} of job '{metadata.job_name}' is deleted"
     click.echo(said, err=is_json)
     if is_json:
-        print_json({"savepoint-path": path, "job-name": metadata.job_name})
+        print_json({"location": path, "job-name": metadata.job_name})
     return 0

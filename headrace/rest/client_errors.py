@@ -77,7 +77,7 @@ class UnauthorizedError(RestRefusedError):
             [
                 f"{sent} of the cluster at {address}: it is in the connection file that the cluster wrote on its own "
                 "machine, <home>/clusters/<port>.json with HEADRACE_HOME or ~/.headrace as home; copy that file to the "
-                "same folder here, or set HEADRACE_TOKEN"
+                "same folder here, or set HEADRACE_TOKEN, which counts before files"
             ],
         )
         self.token_from = token_from

@@ -3,7 +3,8 @@
 A cluster writes its file when its REST endpoint listens, and removes it when it ends. Home is HEADRACE_HOME, or
 `.headrace` in the user's own folder. The file holds the token, so it is for its owner alone, and so is its folder; a
 file that others could have read or written is not followed. For a cluster on another machine the file is copied into
-the same folder under any name, or its token is given in HEADRACE_TOKEN.
+the same folder under any name, or its token is given in HEADRACE_TOKEN, which counts before that of a file that was
+found.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import structs
 
 from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import DECODE_ERRORS, ConfigurationError
@@ -157,7 +159,7 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
     """Return the connection to the cluster at `address` (`host:port` or a URL), or to the only one of this machine.
 
     Files of clusters whose process is gone are removed, with a word to `notify`. An address without a file is taken as
-    it is, with the token of HEADRACE_TOKEN. NoClusterError; SeveralClustersError; ConnectionFileError.
+    it is. HEADRACE_TOKEN, if it is set, is the token. NoClusterError; SeveralClustersError; ConnectionFileError.
     """
     found, refused = live_connections(notify)
     if address is not None:
@@ -219,7 +221,8 @@ def has_ended(found: FoundConnection) -> bool:
     if found.file is None:
         return False
     try:
-        return read_connection(found.file) != found.connection or _is_dead(found.connection)
+        there = structs.replace(read_connection(found.file), token=found.connection.token)
+        return there != found.connection or _is_dead(found.connection)
     except FileNotFoundError:
         return True
     except ConnectionFileError:
@@ -245,6 +248,8 @@ def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Connec
     _refuse_shared_folder(folder)
     found: list[FoundConnection] = []
     refused: list[ConnectionFileError] = []
+    # What somebody said for this command counts before what lies about.
+    token = os.environ.get(TOKEN_VARIABLE, "")
     for file in sorted(folder.glob("*.json"))[:_FILES_MAX]:
         if file.name.startswith("."):
             continue
@@ -261,7 +266,9 @@ def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Connec
                 f"removed {file}: the cluster at {connection.address} has ended (process {connection.pid})"
             )
             continue
-        found.append(FoundConnection(connection, str(file), file))
+        if token:
+            connection = structs.replace(connection, token=token)
+        found.append(FoundConnection(connection, TOKEN_VARIABLE if token else str(file), file))
     return found, refused
 
 

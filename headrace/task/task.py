@@ -20,6 +20,7 @@ from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.process.failpoints import Failpoint, reach
+from headrace.core.process.process_log import PRINT_PREFIX, print_prefix
 from headrace.core.threads import ThreadIds, own_thread_ids
 from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics import names
@@ -257,6 +258,8 @@ class Task:
 
     def _deploy(self) -> Step:
         self._thread_ids = own_thread_ids()
+        parallelism = self._environment.vertex.parallelism
+        PRINT_PREFIX.set(print_prefix(self.attempt_id.subtask_index, parallelism))
         self._reach(ExecutionState.DEPLOYING)
         self._work = self._initialize
         return Step.AGAIN

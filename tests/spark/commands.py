@@ -90,7 +90,7 @@ class Commands:
     def running_jobs(self, *place: str) -> dict[str, str]:
         """Ids of running jobs by their names."""
         jobs = self.answer("list", *place)["jobs"]
-        return {job["name"]: job["jid"] for job in jobs if job["state"] == "RUNNING"}
+        return {job["name"]: job["job-id"] for job in jobs if job["state"] == "RUNNING"}
 
 
 COUNTS = """

@@ -119,9 +119,9 @@ def test_prints_and_logs_land_in_files_of_their_process_and_at_the_client(
     complained = {f"complained {number}" for number in numbers}
     assert complained | {f"said {number}" for number in numbers} <= set(said)
     at_client = [line.rstrip("\n") for line in program.out]
-    rows = {line for line in at_client if line.startswith(("1> ", "2> "))}
+    rows = {line for line in at_client if line.startswith(("1> ", "2> ")) and "said" not in line}
     assert {row.partition("> ")[2] for row in rows} == {str(number) for number in numbers}
-    assert rows <= set(said)
+    assert rows <= set(said), "a print sink's number is part of the line in the file, too"
     shown = (folder / "jobmanager.out").read_text().splitlines()
     assert sorted(shown) == sorted(line for line in at_client if line in shown)
     records = [
@@ -138,7 +138,7 @@ def test_prints_and_logs_land_in_files_of_their_process_and_at_the_client(
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_at_the_client_log_records_name_their_subtask_prints_stay_and_a_sink_numbers_several_subtasks(
+def test_at_the_client_prints_logs_and_a_print_sink_name_their_subtask(
     tmp_path: Path, started: list[Program], parallelism: int
 ) -> None:
     arguments = (str(parallelism),)
@@ -147,19 +147,36 @@ def test_at_the_client_log_records_name_their_subtask_prints_stay_and_a_sink_num
     assert program.wait() == 0, program.report()
     numbers = [str(number) for number in range(10)]
     printed = [line.rstrip("\n") for line in program.out]
-    said = [line for line in printed if "said" in line]
-    assert sorted(said) == [f"said {number}" for number in numbers]
-    rows = [line for line in printed if "said" not in line]
+    expected = sorted([*numbers, *(f"said {number}" for number in numbers)])
     if parallelism == 1:
-        assert sorted(rows) == numbers
+        assert sorted(printed) == expected
     else:
-        assert {row.partition("> ")[0] for row in rows} == {"1", "2"}
-        assert sorted(row.partition("> ")[2] for row in rows) == numbers
+        assert sorted(line.partition("> ")[2] for line in printed) == expected
+        for kind in ("", "said "):
+            of_kind = {line.partition("> ")[0] for line in printed if f"> {kind}" in line}
+            assert of_kind == {"1", "2"}
     # Two workers and the driver write to one standard error: what one prints in parts may break a line of another.
     found = [LOGGED.fullmatch(line.rstrip("\n")) for line in program.err]
     records = {(one[1], one[2]) for one in found if one}
     assert {subtask for subtask, _ in records} == {str(number + 1) for number in range(parallelism)}
     assert {number for _, number in records} <= set(numbers)
+
+
+def test_in_batch_mode_prints_and_a_print_sink_name_their_subtask_too(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    options = ("--master", "local[2]", "-D", "execution.runtime-mode=BATCH")
+    program = headrace_run(tmp_path, PRINTING, *options, arguments=("2",))
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    lines = [line.rstrip("\n").partition("> ") for line in program.out]
+    by_text = {text: front for front, _, text in lines}
+    numbers = [str(number) for number in range(10)]
+    assert sorted(text for _, _, text in lines) == sorted(
+        [*numbers, *(f"said {number}" for number in numbers)]
+    )
+    assert {by_text[f"said {number}"] for number in numbers} == {"1", "2"}
+    assert all(by_text[f"said {number}"] == by_text[number] for number in numbers)
 
 
 def test_the_files_of_a_task_manager_that_was_killed_can_be_read_and_a_living_one_is_looked_into(

@@ -120,7 +120,7 @@ def test_a_program_that_was_left_running_is_followed_and_stopped_from_outside(
     assert (job["name"], job["state"]) == ("mine", "RUNNING")
     [cluster] = commands.answer("cluster", "list")["clusters"]
     assert (cluster["name"], cluster["kind"]) == ("endless", "application")
-    assert told["jobs"] == [{"job-id": job["jid"]}]
+    assert told["jobs"] == [{"job-id": job["job-id"]}]
     assert (told["exit-code"], told["address"]) == (0, cluster["address"])
     command_line = Path(f"/proc/{cluster['pid']}/cmdline").read_bytes()
     assert b"spark.ui.enabled" not in command_line
@@ -128,8 +128,8 @@ def test_a_program_that_was_left_running_is_followed_and_stopped_from_outside(
     [logs] = (tmp_path / "home" / "logs").iterdir()
     console = logs / "jobmanager.console.out"
     wait_until(lambda: "number 3" in console.read_text(), what="what the program prints")
-    commands("savepoint", job["jid"], str(tmp_path / "savepoints"))
-    commands("stop", "-p", str(tmp_path / "savepoints"), job["jid"])
+    commands("savepoint", job["job-id"], str(tmp_path / "savepoints"))
+    commands("stop", "-p", str(tmp_path / "savepoints"), job["job-id"])
     # A program ends with its jobs, and its cluster with it.
     wait_until(
         lambda: commands.answer("cluster", "list") == {"clusters": []}, what="the end of the daemon"
@@ -152,7 +152,7 @@ def test_a_job_has_a_cluster_of_its_own_that_its_client_starts_and_that_ends_wit
     left = commands.daemon("run", "-d", "--target", "per-job", *NO_UI, "endless.py", "mine")
     assert any("Job has been submitted with JobID" in line for line in left.out)
     [job] = commands.answer("list")["jobs"]
-    commands("cancel", job["jid"])
+    commands("cancel", job["job-id"])
     wait_until(
         lambda: commands.answer("cluster", "list") == {"clusters": []}, what="the end with the job"
     )

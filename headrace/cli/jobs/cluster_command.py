@@ -190,6 +190,11 @@ def one_named(named: str, entries: Sequence[tuple[str, str]], noun: str, nouns: 
     raise click.UsageError(f"{what} '{named}' in the {where}; there are{listed or ' none'}")
 
 
+def with_job_id(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of REST with the job's id under the key that all documents of commands have."""
+    return {"job-id" if key == "jid" else key: value for key, value in answer.items()}
+
+
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
 """JobStatus of jobs that are over; a suspended one may go on elsewhere."""
 

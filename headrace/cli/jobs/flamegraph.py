@@ -122,7 +122,7 @@ def flamegraph(
             f"'{file}' cannot be written: {error.strerror}; name another file with -o"
         ) from error
     session.say(f"{root.value} samples of '{name}' are in {file}")
-    session.answer({"file": str(file), "samples": root.value, "vertex": found["id"]})
+    session.answer({"file": str(file), "samples": root.value, "vertex-id": found["id"]})
     return 0
 
 

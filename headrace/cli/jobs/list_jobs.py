@@ -5,7 +5,12 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession, is_ended
+from headrace.cli.jobs.cluster_command import (
+    ClusterCommand,
+    ClusterSession,
+    is_ended,
+    with_job_id,
+)
 from headrace.core.error_text import on_one_line
 
 _SCHEDULED: Final = ("CREATED", "INITIALIZING")
@@ -20,7 +25,7 @@ List the jobs of a cluster: those that run and those that are scheduled, unless 
 Try it:
   headrace list                                    of the only cluster of this machine
   headrace list -a -m 127.0.0.1:8082               also those that have ended, of the cluster at this address
-  headrace list --json | jq -r '.jobs[].jid'       for a program
+  headrace list --json | jq -r '.jobs[]["job-id"]'       for a program
 """
 
 _Job = dict[str, Any]
@@ -56,7 +61,7 @@ def list_command(session: ClusterSession, is_all: bool, running: bool, scheduled
             session.say("\n".join([title, *map(job_line, found), _RULE]))
         elif word:
             session.say(word)
-    session.answer({"jobs": shown})
+    session.answer({"jobs": [with_job_id(job) for job in shown]})
     return 0
 
 

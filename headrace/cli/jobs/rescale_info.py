@@ -56,7 +56,7 @@ def rescale_info(session: ClusterSession, job_id: str | None) -> int:
 
 def _vertex(vertex: dict[str, Any]) -> dict[str, Any]:
     return {
-        "id": vertex["id"],
+        "vertex-id": vertex["id"],
         "name": vertex["name"],
         "parallelism": vertex["parallelism"],
         "max-parallelism": vertex.get("maxParallelism"),

@@ -131,7 +131,7 @@ def _dispose(session: ClusterSession, path: str) -> int:
     session.say("Waiting for response...")
     session.operate("/savepoint-disposal", {"savepoint-path": path})
     session.say(f"Savepoint '{path}' disposed.")
-    session.answer({"savepoint-path": path})
+    session.answer({"location": path})
     return 0
 
 

@@ -15,6 +15,7 @@ from headrace.cli.jobs.cluster_command import (
     JobIdType,
     completing_client,
     one_named,
+    with_job_id,
 )
 from headrace.cli.jobs.state_tables import (
     operator_lines,
@@ -129,7 +130,7 @@ def state(
         raise click.UsageError("--key, --subtask and --expired are about rows: name a state too")
     reading = _StateReading(session, job_id, snapshot)
     if not named:
-        session.answer(reading.info)
+        session.answer(with_job_id(reading.info))
         lines = operator_lines(reading.info)
     elif len(named) == 1:
         found = reading.operator_state(named[0])

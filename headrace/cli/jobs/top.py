@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -31,7 +31,7 @@ Try it:
   headrace top
   headrace top -i 5 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e     every 5 seconds
   headrace top --once | grep -v RUNNING
-  headrace top --json | jq '.vertices[] | {name, busy, back_pressured}'
+  headrace top --json | jq '.vertices[] | {name, busy, "back-pressured"}'
 """
 
 
@@ -55,7 +55,7 @@ def top(session: ClusterSession, interval: float, is_once: bool, job_id: str | N
     console = Console()
     if is_once or session.is_json or not console.is_terminal:
         figures = reader.read()
-        session.answer(dataclasses.asdict(figures))
+        session.answer(dataclasses.asdict(figures, dict_factory=_hyphenated))
         if not session.is_json:
             session.say("\n".join(plain_lines(figures)))
         return 0
@@ -124,3 +124,8 @@ def _scrolled(first: int, key: str | None, height: int, total: int) -> int:
         "end": total,
     }
     return max(0, min(first + steps.get(key or "", 0), total - height))
+
+
+def _hyphenated(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of figures under keys like those of other documents."""
+    return {key.replace("_", "-"): value for key, value in fields}

@@ -1,6 +1,10 @@
-"""ProcessLog: the files that a process of a cluster writes, `.log` for log records and `.out` for prints."""
+"""ProcessLog: the files that a process of a cluster writes, `.log` for log records and `.out` for prints.
+
+PRINT_PREFIX tells whoever shows printed lines elsewhere which subtask wrote them.
+"""
 
 import logging
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +21,13 @@ _LEVELS: Final = {
     "WARNING": logging.WARNING,
     "ERROR": logging.ERROR,
 }
+PRINT_PREFIX: Final = ContextVar("PRINT_PREFIX", default="")
+"""Text in front of each line that the calling thread prints, where it is shown with those of other subtasks."""
+
+
+def print_prefix(subtask_index: int, parallelism: int) -> str:
+    """Return `2> ` for the second of several subtasks, as a print sink has it; nothing for the only one."""
+    return f"{subtask_index + 1}> " if parallelism > 1 else ""
 
 
 class ProcessLog:

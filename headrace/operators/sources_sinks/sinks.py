@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.checkpoint.handles import Committable, StateTable
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.operator_events import END, PIECE_SIZE_MAX, cut, mark_of
+from headrace.core.process.process_log import PRINT_PREFIX
 from headrace.core.record_batch import RecordBatch, stream_bytes
 from headrace.core.types.java_text import text_function
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
@@ -159,8 +160,13 @@ class PrintOperator(OneInputOperator):
             lines = [f"{prefix}{text_of(row)}\n" for row in batch.rows()]
         except USER_EXCEPTIONS as error:  # the user's own __str__
             raise user_error(error, self.context.operator_name) from error
-        sys.stdout.write("".join(lines))
-        sys.stdout.flush()
+        # These lines name their subtask themselves, on every standard output.
+        token = PRINT_PREFIX.set("")
+        try:
+            sys.stdout.write("".join(lines))
+            sys.stdout.flush()
+        finally:
+            PRINT_PREFIX.reset(token)
 
 
 class CollectOperator(OneInputOperator):

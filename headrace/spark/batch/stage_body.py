@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from headrace.cluster.error_reports import error_info_of
 from headrace.core.ids import JobVertexId
 from headrace.core.process.interpreter import settle_interpreter
+from headrace.core.process.process_log import PRINT_PREFIX, print_prefix
 from headrace.gateways.messages import ErrorInfo
 from headrace.spark.batch.subtask_reports import ReportSender, SubtaskReporter
 from headrace.spark.workers.worker_output import redirect_standard_output
@@ -71,6 +72,7 @@ def run_stage(
         subtask_index = first.column(RECEIVER)[0].as_py()
         task = StageTask(spec, subtask_index, context.taskAttemptId())
         vertex_id = spec.vertex.vertex_id
+        PRINT_PREFIX.set(print_prefix(subtask_index, spec.vertex.parallelism))
         reporter: SubtaskReporter | None = None
         rows: Iterator[pa.RecordBatch] = chain([first], filled)
         try:
@@ -90,3 +92,5 @@ def run_stage(
             if reporter is not None:
                 reporter.close()
             task.close()
+            # This process may run another stage on the same thread.
+            PRINT_PREFIX.set("")

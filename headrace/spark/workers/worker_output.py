@@ -2,7 +2,8 @@
 
 Spark sends a worker's standard output to its executor's standard error. Where both ends share a host, a named pipe
 brings the lines home: the driver reads it, every worker writes whole lines to it. On other hosts a worker collects them
-from a pipe of its own, and its TaskManager sends them as calls.
+from a pipe of its own, and its TaskManager sends them as calls. In front of each line stands the PRINT_PREFIX of the
+thread that wrote it: the number of its subtask.
 """
 
 import contextlib
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.cluster.printed_output import PrintedOutput
-from headrace.core.threads import start_thread
+from headrace.core.process.process_log import PRINT_PREFIX
+from headrace.core.threads import Thread, start_thread
 
 _LOG = logging.getLogger(__name__)
 
@@ -147,12 +149,15 @@ def _forget_standard_output() -> None:
 
 
 class _WholeLines(io.RawIOBase):
-    """Writes to a pipe that other processes write to as well, line by line, each of any length in one piece."""
+    """Writes to a pipe that other processes write to as well, line by line, each of any length in one piece.
+
+    A line is of one thread and one prefix, which stands in front of it in the pipe; the copy is without.
+    """
 
     def __init__(self, descriptor: int, copy: OutputCopy) -> None:
         self._descriptor = descriptor
         self._copy = copy
-        self._begun = b""
+        self._begun: dict[tuple[Thread, str], bytes] = {}
         # Threads of this process share one open file, between which a lock of the file makes no difference.
         self._lock = threading.Lock()
 
@@ -163,13 +168,15 @@ class _WholeLines(io.RawIOBase):
         return self._descriptor
 
     def write(self, content: Any) -> int:
+        prefix = PRINT_PREFIX.get()
+        # By the prefix, too: calls of several subtasks may take turns on one event loop.
+        writer = (threading.current_thread(), prefix)
         with self._lock:
             whole, newline, rest = bytes(content).rpartition(b"\n")
             if newline:
-                self._send(self._begun + whole + newline)
-                self._begun = rest
-            else:
-                self._begun += rest
+                self._send(self._begun.pop(writer, b"") + whole + newline, prefix)
+            if rest:
+                self._begun[writer] = self._begun.get(writer, b"") + rest
         return len(content)
 
     def flush(self) -> None:
@@ -179,17 +186,19 @@ class _WholeLines(io.RawIOBase):
         with self._lock:
             if not self.closed:
                 try:
-                    self._send(self._begun)
+                    while self._begun:
+                        (_, prefix), line = self._begun.popitem()
+                        self._send(line + b"\n" * bool(self._begun), prefix)
                 finally:
-                    self._begun = b""
                     super().close()
                     os.close(self._descriptor)
 
-    def _send(self, lines: bytes) -> None:
-        if not lines:
-            return
+    def _send(self, lines: bytes, prefix: str) -> None:
         # First, and by itself: the pipe waits for its reader.
         self._copy(lines)
+        if prefix:
+            front = prefix.encode()
+            lines = front + lines[:-1].replace(b"\n", b"\n" + front) + lines[-1:]
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         try:
             rest = memoryview(lines)
@@ -274,11 +283,12 @@ def _standard_output_to(descriptor: int, copy: OutputCopy) -> Generator[None, No
     """Lead standard output to `descriptor`, which is closed at the end."""
     previous, stream = os.dup(1), sys.stdout
     os.dup2(descriptor, 1)
+    # Nothing is buffered in between, where the parts of several threads' lines would come together.
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(_WholeLines(descriptor, copy)),
+        _WholeLines(descriptor, copy),  # type: ignore[arg-type]
         encoding="utf-8",
         errors="replace",
-        line_buffering=True,
+        write_through=True,
     )
     try:
         yield

@@ -96,7 +96,7 @@ def program(command: Command, tmp_path: Path, request: pytest.FixtureRequest) ->
 def state_of(command: Command, program: Program) -> str:
     jobs = json.loads(command("list", "--all", "--json")[0])["jobs"]
     # Answers are some milliseconds old: it may not be among them yet.
-    return next((job["state"] for job in jobs if job["jid"] == program.job_id), "")
+    return next((job["state"] for job in jobs if job["job-id"] == program.job_id), "")
 
 
 def test_a_job_is_listed_and_cancelled(command: Command, program: Program) -> None:

@@ -23,6 +23,7 @@ from headrace.rest.history.history_server import HistoryServer
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.unit.rest.golden_shapes import assert_golden
 
 pytestmark = pytest.mark.integration
 
@@ -124,7 +125,7 @@ def test_a_history_server_says_of_a_job_what_its_cluster_said(
         (failure,) = found[f"/jobs/{job}/exceptions"]["exceptionHistory"]["entries"]
         assert "1500 is not wanted" in failure["stacktrace"]
     assert "hunter2" not in str(found)
-    assert found[f"/jobs/{job}/metrics-history"]["timestamps"]
+    assert_golden("GET /jobs/{jobid}/metrics-history", found[f"/jobs/{job}/metrics-history"])
 
 
 def test_a_job_that_ends_with_its_cluster_is_archived(

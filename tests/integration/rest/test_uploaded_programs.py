@@ -1,5 +1,6 @@
 """Programs that a client uploads over REST and has run: each in a process of its own, on the cluster that took it."""
 
+import json
 import os
 import sys
 import zipfile
@@ -16,6 +17,7 @@ from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.rest.counting_program import SETTINGS, await_running, completed
+from tests.unit.rest.golden_shapes import assert_golden
 
 pytestmark = pytest.mark.integration
 
@@ -69,8 +71,12 @@ def upload(rest: RestClient, name: str, content: bytes) -> str:
         f'--limit\r\nContent-Disposition: form-data; name="jarfile"; filename="{name}"\r\n'
         "Content-Type: application/x-java-archive\r\n\r\n"
     ).encode() + content + b"\r\n--limit--\r\n"  # fmt: skip
-    rest.exchange("POST", "/jars/upload", body, content_type="multipart/form-data; boundary=limit")
-    return rest.get("/jars")["files"][0]["id"]
+    kind = "multipart/form-data; boundary=limit"
+    answer = rest.exchange("POST", "/jars/upload", body, content_type=kind)
+    assert_golden("POST /jars/upload", json.loads(answer))
+    listed = rest.get("/jars")
+    assert_golden("GET /jars", listed)
+    return listed["files"][0]["id"]
 
 
 def ended(rest: RestClient, job: str) -> dict[str, Any]:
@@ -83,11 +89,14 @@ def test_a_program_is_planned_and_run_with_its_arguments_in_another_process(
     rest: RestClient,
 ) -> None:
     jar = upload(rest, "numbers.py", PROGRAM.encode())
-    plan = rest.post(f"/jars/{jar}/plan", {"programArgsList": ["3"], "parallelism": 2})["plan"]
+    planned = rest.post(f"/jars/{jar}/plan", {"programArgsList": ["3"], "parallelism": 2})
+    assert_golden("POST /jars/{jarid}/plan", planned)
+    plan = planned["plan"]
     assert {node["parallelism"] for node in plan["nodes"]} == {1, 2}
     before = len(rest.get("/jobs")["jobs"])
     wanted = "0c" * 16
     answer = rest.post(f"/jars/{jar}/run", {"programArgsList": ["3"], "jobId": wanted})
+    assert_golden("POST /jars/{jarid}/run", answer)
     assert answer == {"jobid": wanted, "applicationId": wanted}
     result = ended(rest, wanted)
     assert result["application-status"] == "SUCCEEDED"
@@ -98,9 +107,10 @@ def test_a_program_is_planned_and_run_with_its_arguments_in_another_process(
 
 def test_a_program_is_planned_by_get_and_deleted(rest: RestClient) -> None:
     jar = upload(rest, "numbers.py", PROGRAM.encode())
-    plan = rest.get(f"/jars/{jar}/plan?programArg=3&parallelism=2")["plan"]
-    assert {node["parallelism"] for node in plan["nodes"]} == {1, 2}
-    rest.exchange("DELETE", f"/jars/{jar}")
+    planned = rest.get(f"/jars/{jar}/plan?programArg=3&parallelism=2")
+    assert_golden("GET /jars/{jarid}/plan", planned)
+    assert {node["parallelism"] for node in planned["plan"]["nodes"]} == {1, 2}
+    assert_golden("DELETE /jars/{jarid}", json.loads(rest.exchange("DELETE", f"/jars/{jar}")))
     assert jar not in [file["id"] for file in rest.get("/jars")["files"]]
 
 
@@ -130,7 +140,9 @@ def test_a_module_of_an_archive_is_run_and_workers_find_the_others(
         out.writestr("rules_of_the_archive.py", "def double(n):\n    return 2 * n\n")
     jar = upload(rest, "jobs.zip", archive.read_bytes())
     body = {"entryClass": "main_of_the_archive"}
-    job = rest.post(f"/jars/{jar}/run-application", body)["applicationid"]
+    begun = rest.post(f"/jars/{jar}/run-application", body)
+    assert_golden("POST /jars/{jarid}/run-application", begun)
+    job = begun["applicationid"]
     assert ended(rest, job)["application-status"] == "SUCCEEDED"
 
 

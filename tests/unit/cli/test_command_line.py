@@ -118,7 +118,7 @@ def test_help_teaches_with_examples() -> None:
     assert "Exit codes" in result.output
 
 
-@pytest.mark.parametrize("group", [[], ["checkpoint"], ["savepoint"]])
+@pytest.mark.parametrize("group", [[], ["cluster"], ["job"]])
 def test_without_a_command_there_is_help_and_no_error(
     group: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,6 +237,17 @@ def test_a_run_as_json_that_fails_says_why_in_its_document(
     assert ended.value.code == 1
     print("standard output is as it was")
     assert capfd.readouterr().out == "standard output is as it was\n"
+
+
+def test_json_of_the_program_is_not_that_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for before, answered in ((["--json"], True), ([], False)):
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *before, str(tmp_path / "missing.py"), "--json"])
+        told = capsys.readouterr()
+        assert (ended.value.code, bool(told.out)) == (2, answered)
+        assert told.err.startswith("error: there is no program")
 
 
 @pytest.mark.parametrize("words", list(every_command()), ids=" ".join)

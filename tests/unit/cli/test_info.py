@@ -60,6 +60,21 @@ def test_json_is_the_plan_alone(shell: Shell, program: Path) -> None:
     assert "nodes" in json.loads(shell("info", "--json", str(program)).out)
 
 
+def test_json_without_a_program_says_what_is_missing_in_its_document(shell: Shell) -> None:
+    outcome = shell("info", "--json")
+    assert outcome.code == 2
+    assert json.loads(outcome.out) == {"errors": ["Missing argument 'PROGRAM'."]}
+    assert outcome.err.startswith("error: Missing argument 'PROGRAM'.\nUsage: headrace info")
+
+
+def test_json_of_a_program_without_a_job_is_its_error(shell: Shell, program: Path) -> None:
+    for text, says in (("1 / 0", "ZeroDivisionError: division by zero"), ("0", "it never called")):
+        program.write_text(text)
+        outcome = shell("info", "--json", str(program))
+        (error,) = json.loads(outcome.out)["errors"]
+        assert (outcome.code, says in error) == (1, True)
+
+
 def test_a_module_of_an_archive_is_run_by_its_name(shell: Shell, tmp_path: Path) -> None:
     import zipfile
 

@@ -138,7 +138,8 @@ def test_a_list_of_a_folder_that_is_not_there_is_a_failure(
 def test_a_list_is_there_for_programs_too(snapshots: Snapshots) -> None:
     uri = snapshots.take(7)
     (shown,) = json.loads(snapshots.run("checkpoint", "list", str(uri), "--json").output)
-    assert (shown["uri"], shown["id"], shown["condition"]) == (uri, 7, "complete")
+    assert (shown["location"], shown["checkpoint-id"], shown["condition"]) == (uri, 7, "complete")
+    assert (shown["job-name"], len(shown["job-id"])) == ("words", 32)
     assert shown["operators"][0]["uid"] == "counter"
 
 
@@ -156,7 +157,7 @@ def test_what_has_expired_and_is_still_kept_is_shown_state_by_state(snapshots: S
     uri = snapshots.take(7, expired_rows="2")
     assert "keyed 'counts' (2 expired)" in snapshots.run("checkpoint", "show", uri).output
     shown = json.loads(snapshots.run("checkpoint", "show", uri, "--json").output)
-    assert shown["operators"][0]["expired_row_count"] == 2
+    assert shown["operators"][0]["expired-row-count"] == 2
 
 
 def test_verifying_reads_every_file(snapshots: Snapshots) -> None:

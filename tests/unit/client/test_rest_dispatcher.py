@@ -23,6 +23,7 @@ from headrace.graph.job_graph import JobGraph, OffloadedGraph
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
 from testkit.simulation.virtual_loop import VirtualLoop
+from tests.unit.rest.golden_shapes import assert_golden
 from tests.unit.rest.sample_cluster import (
     CHECKPOINT_CONFIGURATION,
     CHECKPOINT_DETAILS,
@@ -158,6 +159,15 @@ def test_a_job_is_brought_with_its_blobs_in_chunks(cluster: ServedCluster) -> No
     assert cluster.blob_server.blobs[BlobKey.of(content)] == content
     assert len(cluster.blob_server.chunk_sizes) > 1
     assert cluster.dispatcher.submitted[-1] == job.graph
+
+
+def test_the_answer_to_a_chunk_is_where_the_next_one_goes_on(cluster: ServedCluster) -> None:
+    digest = BlobKey.of(b"in two chunks").digest.hex()
+    path = f"/jobs/{NEW_JOB.hex()}/blobs/{digest}?size=13"
+    first = cluster.ask("PUT", path, b"in two ")
+    assert_golden("PUT /jobs/{jobid}/blobs/{digest}", first.json, first.status)
+    assert first.json == {"received": 7}
+    assert cluster.ask("PUT", f"{path}&offset=7", b"chunks").json == {"received": 13}
 
 
 def test_a_blob_that_is_not_what_its_key_says_is_refused(cluster: ServedCluster) -> None:

@@ -19,6 +19,7 @@ from headrace.rest.client_errors import (
 )
 from headrace.rest.connections import (
     ClusterConnection,
+    connection_in,
     find_connection,
     find_named,
     find_session,
@@ -217,6 +218,19 @@ def test_an_address_without_a_file_has_the_token_of_the_environment(
     found = find_connection("127.0.0.1:9000", silent)
     assert (found.connection.token, found.token_from) == ("given", "HEADRACE_TOKEN")
     assert find_connection("far:9000", silent).connection.address == "https://far:9000"
+
+
+@pytest.mark.parametrize("address", [None, "127.0.0.1:8081"])
+def test_the_token_of_the_environment_counts_before_that_of_a_file(
+    monkeypatch: pytest.MonkeyPatch, address: str | None
+) -> None:
+    file = write_connection(NAMED)
+    monkeypatch.setenv("HEADRACE_TOKEN", "given")
+    for found in (find_connection(address, silent), find_named("departures", silent)):
+        assert (found.connection.token, found.token_from) == ("given", "HEADRACE_TOKEN")
+        assert (found.connection.address, found.file) == (NAMED.address, file)
+        assert not has_ended(found)
+    assert connection_in(file).connection == NAMED, "a file that is named is meant"
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:port", "ftp://host:1", "host", "a:b:c", ""])

@@ -29,6 +29,7 @@ from headrace.rest.server import (
     refuse_impossible_settings,
 )
 from testkit.waiting import wait_until
+from tests.unit.rest.golden_shapes import assert_golden
 from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, UNKNOWN_JOB
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
 
@@ -67,7 +68,7 @@ def test_requests_without_the_token_from_elsewhere_or_for_another_host_are_refus
 def test_a_browser_signs_in_once_and_out_again(cluster: ServedCluster) -> None:
     assert cluster.ask("POST", "/session", {"token": "wrong"}, headers={}).status == 401
     signed_in = cluster.ask("POST", "/session", {"token": cluster.token}, headers={})
-    assert (signed_in.status, signed_in.json) == (200, {})
+    assert_golden("POST /session", signed_in.json, signed_in.status)
     cookie = signed_in.headers["set-cookie"]
     assert {"HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
     known = {"Cookie": cookie.partition(";")[0], "Sec-Fetch-Site": "same-origin"}
@@ -460,6 +461,15 @@ def test_authentication_is_not_switched_off_for_other_hosts() -> None:
     with pytest.raises(ConfigurationError, match=r"rest\.authentication"):
         refuse_impossible_settings(Settings(given))
     refuse_impossible_settings(Settings({**given, "rest.enabled": "false"}))
+
+
+def test_an_endpoint_without_authentication_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served_cluster(tmp_path, monkeypatch, {"rest.authentication": "none"}) as cluster:
+        assert cluster.ask("GET", "/jobs", headers={}).status == 200
+    (told,) = [one.message for one in caplog.records if "rest.authentication" in one.message]
+    assert told.startswith("rest.authentication is 'none': whoever can connect to http://127.0.0.1")
 
 
 def test_beyond_this_host_there_is_no_rest_without_a_certificate(

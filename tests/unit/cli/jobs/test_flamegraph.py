@@ -59,7 +59,7 @@ def test_json_names_the_file(shell: Shell, tmp_path: Path, monkeypatch: pytest.M
     with fake_cluster(answers, token="") as cluster:
         outcome = shell("flamegraph", "--json", "-m", cluster.authority, JOB, "1")
     told = json.loads(outcome.out)
-    assert told == {"file": f"flamegraph-{VERTEX[:8]}.svg", "samples": 10, "vertex": VERTEX}
+    assert told == {"file": f"flamegraph-{VERTEX[:8]}.svg", "samples": 10, "vertex-id": VERTEX}
     assert (tmp_path / told["file"]).exists()
 
 

@@ -87,7 +87,8 @@ def test_list_as_json_is_one_document_and_messages_go_to_standard_error(shell: S
     with fake_cluster(found, token="") as cluster:
         outcome = shell("list", "--json", "-m", cluster.authority)
         everything = shell("list", "--json", "-a", "-m", cluster.authority)
-    assert [job["jid"] for job in json.loads(outcome.out)["jobs"]] == [JOB]
+    assert [job["job-id"] for job in json.loads(outcome.out)["jobs"]] == [JOB]
+    assert '"jid"' not in outcome.out
     assert outcome.err == "Waiting for response...\n"
     assert len(json.loads(everything.out)["jobs"]) == 2
 
@@ -315,10 +316,12 @@ def test_checkpoint_triggers_one_and_tells_its_number(
     [
         (["cancel"], "Missing JobID. Specify a JobID to cancel a job."),
         (["stop"], "Missing JobID. Specify a JobID to stop a job."),
+        (["savepoint"], "Missing JobID. Specify a Job ID to trigger a savepoint."),
         (
             ["savepoint", "-m", "127.0.0.1:1"],
             "Missing JobID. Specify a Job ID to trigger a savepoint.",
         ),
+        (["checkpoint"], "Missing JobID. Specify a Job ID to manipulate a checkpoint."),
         (["checkpoint", "trigger"], "Missing JobID. Specify a Job ID to manipulate a checkpoint."),
         (["cancel", "12"], "'12' is not a job id, which has 32 hexadecimal digits"),
         (["list", "--bogus"], "No such option '--bogus'"),

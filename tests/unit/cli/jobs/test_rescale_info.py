@@ -38,7 +38,7 @@ def test_nothing_is_asked_but_the_job_and_the_slots(shell: Shell) -> None:
     found = json.loads(outcome.out)
     assert (found["slots-total"], found["slots-available"]) == (4, 2)
     assert found["vertices"][0] == {
-        "id": VERTEX,
+        "vertex-id": VERTEX,
         "name": "Source: flights -> Map",
         "parallelism": 2,
         "max-parallelism": 128,

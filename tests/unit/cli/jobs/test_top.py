@@ -122,8 +122,9 @@ def test_where_nobody_watches_it_prints_once_and_as_json_one_document(shell: She
     with fake_cluster(ANSWERS, token="") as cluster:
         assert shell("top", "-m", cluster.authority, JOB).lines[0].startswith("departures")
         told = json.loads(shell("top", "--json", "-m", cluster.authority, JOB).out)
-    assert told["vertices"][0]["busy_most"] == pytest.approx(0.9)
-    assert (told["restarts"], told["checkpoints"]["last_id"]) == (2, 12)
+    assert told["job-id"] == JOB
+    assert told["vertices"][0]["busy-most"] == pytest.approx(0.9)
+    assert (told["restarts"], told["checkpoints"]["last-id"]) == (2, 12)
 
 
 def test_without_checkpoints_and_metrics_the_rest_is_shown(shell: Shell) -> None:

@@ -19,6 +19,7 @@ from headrace.core.config import Settings
 from headrace.core.types.type_info import Types
 from headrace.gateways.checkpoint_statistics import CheckpointStatus, RestoredCheckpoint
 from headrace.gateways.errors import StateReadTimeoutError
+from tests.unit.rest.golden_shapes import assert_golden
 from tests.unit.rest.sample_cluster import (
     FAILED_JOB,
     OPERATOR,
@@ -91,18 +92,17 @@ def own_cluster(tmp_path: Path, saved: Saved) -> Iterator[ServedCluster]:
 def edit(
     served: ServedCluster, *edits: dict[str, Any], snapshot: int = SAVEPOINT
 ) -> dict[str, Any]:
-    """Ask for edits and return what became of them."""
+    """Ask for edits and return the answer that tells what became of them."""
     body = {"snapshot": snapshot, "reason": "counted twice", "edits": list(edits)}
     asked = served.ask("POST", f"{STATE}/edits", body)
-    assert asked.status == 202, asked.body
+    assert_golden("POST /jobs/{jobid}/state/edits", asked.json, asked.status)
     path = f"{STATE}/edits/{asked.json['request-id']}"
-    return served.get_until(path, lambda found: found["status"]["id"] == "COMPLETED").json[
-        "operation"
-    ]
+    return served.get_until(path, lambda found: found["status"]["id"] == "COMPLETED").json
 
 
 def test_operators_of_the_running_job_and_its_snapshots_are_listed(served: ServedCluster) -> None:
     found = served.get(STATE).json
+    assert_golden("GET /jobs/{jobid}/state", found)
     (operator,) = found["operators"]
     assert operator == {
         "id": OPERATOR.operator_id.hex(),
@@ -143,6 +143,7 @@ def test_an_ended_job_says_so_and_has_its_snapshots(served: ServedCluster) -> No
 
 def test_sizes_are_summed_over_subtasks_with_their_skew(served: ServedCluster) -> None:
     found = served.get(OF_COUNT).json
+    assert_golden("GET /jobs/{jobid}/state/operators/{operatorid}", found)
     assert (found["title"], found["taken-at"], found["watermark"]) == (
         "count",
         START_MS + 1,
@@ -178,6 +179,7 @@ def test_rows_of_the_running_job_show_pickles_as_bytes_and_say_so(served: Served
 
 def test_no_more_rows_are_given_than_were_asked_for(served: ServedCluster) -> None:
     found = served.get(f"{OF_COUNT}/rows?state=count&limit=1").json
+    assert_golden("GET /jobs/{jobid}/state/operators/{operatorid}/rows", found)
     assert len(found["rows"]) == 1
     assert "more than 1 rows" in found["notes"][0]
     found = served.get(f"{OF_COUNT}/rows?state=count&limit=1&snapshot=7&table=keyed").status
@@ -290,12 +292,14 @@ def test_a_subtask_that_cannot_answer_is_told(
 def test_edits_make_a_new_savepoint_in_the_folder_of_the_job(
     own_cluster: ServedCluster, saved: Saved, tmp_path: Path
 ) -> None:
-    found = edit(
+    answer = edit(
         own_cluster,
         {"action": "set", "operator": UID, "state": "count", "key": 3, "value": -1},
         {"action": "delete", "operator": UID, "state": "count", "key": 4},
         {"action": "delete-key", "operator": UID, "key": 5},
     )
+    assert_golden("GET /jobs/{jobid}/state/edits/{triggerid}", answer)
+    found = answer["operation"]
     folder = Path(found["location"].removeprefix("file:"))
     assert folder.parent == tmp_path / "edited"
     assert folder.name.startswith(f"savepoint-{RUNNING_JOB.hex()[:6]}-")
@@ -320,7 +324,7 @@ def test_a_savepoint_is_edited_beside_itself_where_no_folder_is_set(
     own_cluster: ServedCluster, saved: Saved
 ) -> None:
     del own_cluster.dispatcher.settings["execution.checkpointing.savepoint-dir"]
-    found = edit(own_cluster, {"action": "delete-key", "operator": UID, "key": 5})
+    found = edit(own_cluster, {"action": "delete-key", "operator": UID, "key": 5})["operation"]
     assert Path(found["location"].removeprefix("file:")).parent == Path(saved[0].uri).parent
 
 
@@ -341,7 +345,7 @@ def test_the_same_trigger_id_edits_once(own_cluster: ServedCluster, tmp_path: Pa
 def test_edits_that_are_refused_leave_nothing(own_cluster: ServedCluster, tmp_path: Path) -> None:
     found = edit(
         own_cluster, {"action": "set", "operator": UID, "state": "count", "key": 3, "value": "x"}
-    )
+    )["operation"]
     assert list(found) == ["failure-cause"]
     assert found["failure-cause"]["class"] == "JsonValueError"
     assert "must be int64" in found["failure-cause"]["stack-trace"]

@@ -11,6 +11,7 @@ from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
 from headrace.spark.executor import NotEnoughSlotsError, SparkExecutor
 from headrace.spark.host import SparkHost
+from headrace.spark.master import refuse_unusable_host_settings
 from headrace.spark.session import session
 from headrace.spark.session.session import host_session, planned_or_running_master
 
@@ -130,6 +131,23 @@ def test_an_unknown_shuffle_service_is_refused_before_spark_starts(
     monkeypatch.setattr(session, "ensure_java", lambda: pytest.fail("Spark would start"))
     with pytest.raises(ConfigurationError, match=r"nonsense.*there are: credit-based, remote"):
         session._create(Settings({"shuffle-service-factory.class": "nonsense"}))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("factory.class", "nonsense"), ("port", "99999"), ("interval", "soon"), ("prot", "9249")],
+)
+def test_reporters_that_cannot_be_are_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, option: str, value: str
+) -> None:
+    monkeypatch.setattr(session, "ensure_java", lambda: pytest.fail("Spark would start"))
+    key = f"metrics.reporter.mine.{option}"
+    settings = {"metrics.reporter.mine.factory.class": "prometheus", key: value}
+    for begin in (session._create, SparkHost):
+        with pytest.raises(ConfigurationError, match=key):
+            begin(Settings(settings))
+    with pytest.raises(ConfigurationError, match=key):
+        refuse_unusable_host_settings(settings)
 
 
 @pytest.mark.parametrize("cores", ["-1", "nan", "inf"])

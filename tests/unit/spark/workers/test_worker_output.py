@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.core.process.process_log import print_prefix
 from headrace.spark.workers.worker_output import OutputPipe, redirect_standard_output
 
 WRITER = """
@@ -72,6 +73,67 @@ def test_a_pipe_that_nobody_reads_is_passed_over(
     with redirect_standard_output(str(tmp_path / "gone")):
         print("here")
     assert capsys.readouterr().out == "here\n"
+
+
+SUBTASKS = """
+import asyncio, sys, threading
+from pathlib import Path
+from headrace.core.process.process_log import PRINT_PREFIX, print_prefix
+from headrace.spark.workers.worker_output import redirect_standard_output
+
+turns = [threading.Semaphore(0) for _ in range(2)]
+
+def subtask(index):
+    PRINT_PREFIX.set(print_prefix(index, 2))
+    for part in ("begun", " and ", index, "\\n", "two\\nlines\\n", "open"):
+        assert turns[index].acquire(timeout=60)
+        print(part, end="")
+        turns[1 - index].release()
+
+async def call(index, own, other):
+    PRINT_PREFIX.set(print_prefix(index, 2))
+    print("awaited", end=" ")
+    other.set()
+    await own.wait()
+    print(index)
+    other.set()
+
+async def calls():
+    events = [asyncio.Event() for _ in range(2)]
+    await asyncio.gather(*(call(index, events[index], events[1 - index]) for index in range(2)))
+
+with open(sys.argv[2], "wb") as copy, redirect_standard_output(sys.argv[1], copy.write):
+    threads = [threading.Thread(target=subtask, args=(index,)) for index in range(2)]
+    print("a thread of", end=" ")
+    for thread in threads:
+        thread.start()
+    turns[0].release()
+    for thread in threads:
+        thread.join(60)
+    asyncio.run(calls())
+    print("the process")
+"""
+
+
+def test_a_line_is_of_one_subtask_which_stands_in_front_but_not_in_the_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe, copy = OutputPipe(tmp_path / "pipe"), tmp_path / "copy"
+    subprocess.run(
+        [sys.executable, "-c", SUBTASKS, str(pipe.path), str(copy)], check=True, timeout=120
+    )
+    pipe.close()
+    begun = [f"{index + 1}> begun and {index}" for index in range(2)]
+    rest = [f"{index}> {word}" for index in (1, 2) for word in ("two", "lines", "open")]
+    awaited = ["1> awaited 0", "2> awaited 1"]
+    shown = capsys.readouterr().out.splitlines()
+    assert sorted(shown) == sorted([*begun, *rest, *awaited, "a thread of the process"])
+    bare = [line.partition("> ")[2] or line for line in shown]
+    assert copy.read_text().splitlines() == bare
+
+
+def test_the_only_subtask_has_no_number() -> None:
+    assert [print_prefix(0, 1), print_prefix(0, 2), print_prefix(11, 12)] == ["", "1> ", "12> "]
 
 
 LONG_LINES = """
