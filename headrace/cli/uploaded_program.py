@@ -9,7 +9,7 @@ import os
 import sys
 import zipfile
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 import msgspec
@@ -19,7 +19,8 @@ from headrace.api.client.program_end import forget_jobs, program_begins, unexecu
 from headrace.api.client.program_end import unexecuted_text as unexecuted_text_of
 from headrace.api.executors import set_active_executor, set_default_settings
 from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.run import provide_python_files, run_as_main
+from headrace.cli.program_plan import OnPlanned, plan_made
+from headrace.cli.program_run import provide_python_files, run_as_main
 from headrace.client.remote_executor import RemoteExecutor
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
@@ -71,9 +72,12 @@ def main() -> int:
     configure_logs(verbose=False)
     try:
         program = program_of(request)
-        _run(program, request, outcomes)
-    except _PlanMade as made:
-        outcomes.tell(ProgramOutcome(plan=made.plan))
+        plan = plan_made(
+            _job_plan,
+            lambda leave: _run(program, request, outcomes, leave if request.is_plan else None),
+        )
+        if plan is not None:
+            outcomes.tell(ProgramOutcome(plan=plan))
     except SystemExit as ended:
         if ended.code not in (None, 0):
             raise
@@ -133,7 +137,9 @@ def _driven(
     return path, module, tuple(rest)
 
 
-def _run(program: Program, request: ProgramRequest, outcomes: "_Outcomes") -> None:
+def _run(
+    program: Program, request: ProgramRequest, outcomes: "_Outcomes", on_planned: OnPlanned | None
+) -> None:
     provide_python_files(program.settings)
     set_default_settings(program.settings)
     executor = _FirstJobExecutor(Settings(program.settings), request.job_id)
@@ -141,9 +147,7 @@ def _run(program: Program, request: ProgramRequest, outcomes: "_Outcomes") -> No
     def submitted(client: JobClient) -> None:
         outcomes.tell(ProgramOutcome(job_id=client.get_job_id().hex()))
 
-    set_active_executor(
-        executor, on_submitted=submitted, on_planned=_leave if request.is_plan else None
-    )
+    set_active_executor(executor, on_submitted=submitted, on_planned=on_planned)
     program_begins()
     forget_jobs()
     try:
@@ -167,18 +171,8 @@ class _FirstJobExecutor(RemoteExecutor):
         return super().submit(job_graph)
 
 
-class _PlanMade(BaseException):
-    """Leaves the program at its `execute()`; no `except Exception` of a program holds it up."""
-
-    def __init__(self, plan: JobPlan) -> None:
-        super().__init__()
-        self.plan = plan
-
-
-def _leave(graph: StreamGraph, settings: Settings) -> NoReturn:
-    raise _PlanMade(
-        JobPlan.of(generate_job_graph(graph, JobId.generate(system_random()), settings))
-    )
+def _job_plan(graph: StreamGraph, settings: Settings) -> JobPlan:
+    return JobPlan.of(generate_job_graph(graph, JobId.generate(system_random()), settings))
 
 
 def _without_job() -> int:

@@ -8,7 +8,7 @@ from headrace.api.executors import PipelineExecutor, set_default_settings
 from headrace.cli.daemon.messages import Report, RunProgram
 from headrace.cli.daemon.reporter import Reporter
 from headrace.cli.logs import report_failure
-from headrace.cli.run import provide_python_files, run_here
+from headrace.cli.program_run import provide_python_files, run_here
 from headrace.core.config import Settings
 from headrace.spark.executor import SparkExecutor
 
