@@ -25,7 +25,7 @@ class _PlanMade(BaseException):
     """Leaves the program at its `execute()`; no `except Exception` of a program holds it up."""
 
 
-def plan_made(
+def planned_by(
     make: Callable[[StreamGraph, Settings], T], run: Callable[[OnPlanned], object]
 ) -> T | None:
     """Run a program up to its first `execute()`, and return what `make` makes of its graph; None without one."""
@@ -54,7 +54,7 @@ def plan_of_program(
         run_as_main(program, arguments, entry_class)
 
     try:
-        plan = plan_made(plan_json, run)
+        plan = planned_by(plan_json, run)
     finally:
         set_active_executor(None)
         set_default_settings({})

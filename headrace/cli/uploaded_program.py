@@ -19,7 +19,7 @@ from headrace.api.client.program_end import forget_jobs, program_begins, unexecu
 from headrace.api.client.program_end import unexecuted_text as unexecuted_text_of
 from headrace.api.executors import set_active_executor, set_default_settings
 from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.program_plan import OnPlanned, plan_made
+from headrace.cli.program_plan import OnPlanned, planned_by
 from headrace.cli.program_run import provide_python_files, run_as_main
 from headrace.client.remote_executor import RemoteExecutor
 from headrace.core.config import Settings
@@ -72,7 +72,7 @@ def main() -> int:
     configure_logs(verbose=False)
     try:
         program = program_of(request)
-        plan = plan_made(
+        plan = planned_by(
             _job_plan,
             lambda leave: _run(program, request, outcomes, leave if request.is_plan else None),
         )

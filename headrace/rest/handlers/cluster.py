@@ -94,10 +94,10 @@ async def job_manager_config(cluster: ClusterParameter) -> list[models.Setting]:
     return [models.Setting(key=key, value=value) for key, value in sorted(shown.items())]
 
 
-async def job_manager_environment() -> models.EnvironmentInfo:
+async def job_manager_environment() -> models.JobManagerEnvironment:
     """Show the driver's interpreter and its module path."""
     found = environment_info()
-    return models.EnvironmentInfo(
+    return models.JobManagerEnvironment(
         jvm=models.InterpreterInfo(
             version=found.version, arch=found.architecture, options=list(found.options)
         ),

@@ -87,7 +87,7 @@ async def stop_with_savepoint(
 
 async def savepoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
-) -> models.SavepointStatus:
+) -> models.SavepointOperationResult:
     """Tell what became of a savepoint or a stop."""
     return savepoint_status_of(find_operation(operations, SAVEPOINT, job.hex(), trigger, OF_A_JOB))
 
@@ -116,7 +116,7 @@ async def request_checkpoint(
 
 async def checkpoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
-) -> models.CheckpointStatus:
+) -> models.CheckpointOperationResult:
     """Tell what became of a checkpoint that was asked for."""
     task = find_operation(operations, CHECKPOINT, job.hex(), trigger, OF_A_JOB)
     outcome = None
@@ -124,7 +124,7 @@ async def checkpoint_status(
         failure = failure_cause_of(task)
         checkpoint_id = task.result() if failure is None else None
         outcome = models.CheckpointOutcome(checkpoint_id=checkpoint_id, failure_cause=failure)
-    return models.CheckpointStatus(status=progress_of(task), operation=outcome)
+    return models.CheckpointOperationResult(status=progress_of(task), operation=outcome)
 
 
 async def delete_savepoint(
@@ -150,7 +150,7 @@ async def delete_savepoint(
 
 async def disposal_status(
     operations: RunningOperations, trigger: TriggerParameter
-) -> models.SavepointStatus:
+) -> models.SavepointOperationResult:
     """Tell what became of the deletion of a savepoint."""
     task = find_operation(operations, _DISPOSAL, NO_JOB, trigger, _DISPOSAL)
     return savepoint_status_of(task, models.SavepointOutcome())
@@ -237,7 +237,7 @@ def find_operation(
 
 def savepoint_status_of(
     task: asyncio.Task[Any], done: models.SavepointOutcome | None = None
-) -> models.SavepointStatus:
+) -> models.SavepointOperationResult:
     """Return what became of an operation: `done`, or the place of a savepoint, or the failure."""
     outcome = None
     if task.done():
@@ -246,4 +246,4 @@ def savepoint_status_of(
             outcome = models.SavepointOutcome(failure_cause=failure)
         else:
             outcome = done or models.SavepointOutcome(location=with_scheme(task.result()))
-    return models.SavepointStatus(status=progress_of(task), operation=outcome)
+    return models.SavepointOperationResult(status=progress_of(task), operation=outcome)

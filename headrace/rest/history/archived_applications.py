@@ -13,7 +13,7 @@ from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.applications import application_of, application_with_job
 from headrace.rest.history.listed_job import ListedJob
 from headrace.rest.models.applications import ApplicationDetails
-from headrace.rest.models.jobs import JobDetails
+from headrace.rest.models.jobs import JobOverviewInfo
 
 
 class _Timestamps(msgspec.Struct, frozen=True):
@@ -40,5 +40,5 @@ def archived_application(job: ListedJob, details: bytes) -> ApplicationDetails:
     return application_with_job(_details_of(job), found.timestamps)
 
 
-def _details_of(job: ListedJob) -> JobDetails:
-    return JobDetails(**msgspec.structs.asdict(job))
+def _details_of(job: ListedJob) -> JobOverviewInfo:
+    return JobOverviewInfo(**msgspec.structs.asdict(job))

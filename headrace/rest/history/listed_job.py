@@ -12,7 +12,7 @@ _OVERVIEW_BYTES_MAX: Final = 10_000
 
 
 class ListedJob(msgspec.Struct, frozen=True, rename="kebab"):
-    """A job in lists: the fields of `models.jobs.JobDetails`, as they are read."""
+    """A job in lists: the fields of `models.jobs.JobOverviewInfo`, as they are read."""
 
     jid: str
     name: str

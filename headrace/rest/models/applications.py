@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from headrace.rest.models.jobs import JobDetails
+from headrace.rest.models.jobs import JobOverviewInfo
 from headrace.rest.models.spelling import KebabModel, Milliseconds, SnakeModel
 
 
@@ -33,4 +33,4 @@ class ApplicationDetails(ApplicationFacts):
     """One application with its jobs."""
 
     timestamps: dict[str, Milliseconds]
-    jobs: list[JobDetails]
+    jobs: list[JobOverviewInfo]

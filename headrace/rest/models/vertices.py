@@ -43,7 +43,7 @@ class Aggregated(KebabModel):
     status_duration: dict[str, Spread]
 
 
-class VertexDetails(CamelModel):
+class JobVertexDetailsInfo(CamelModel):
     """A vertex with the current attempt of each of its subtasks."""
 
     id: str
@@ -118,19 +118,19 @@ class BackPressure(SnakeModel):
     subtasks: list[SubtaskBackPressure]
 
 
-class FlameGraphNode(SnakeModel):
+class VertexFlameGraphNode(SnakeModel):
     """A frame; `value`: number of samples that it was seen in."""
 
     name: str
     value: int
-    children: list["FlameGraphNode"]
+    children: list["VertexFlameGraphNode"]
 
 
-class FlameGraph(CamelModel):
+class VertexFlameGraph(CamelModel):
     """Samples of a vertex. `end_timestamp`: -1 the vertex has ended, -2 this is switched off, -3 no samples yet."""
 
     end_timestamp: int
-    data: FlameGraphNode | None = left_out()
+    data: VertexFlameGraphNode | None = left_out()
 
 
 class VertexAccumulators(KebabModel):
