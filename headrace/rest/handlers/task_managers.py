@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId
 from headrace.core.process.log_files import LogPiece, task_manager_file_name
-from headrace.core.process.process_memory import MemoryParts
+from headrace.core.process.memory_parts import MemoryParts
 from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.errors import UnknownTaskManagerError
 from headrace.gateways.resource_manager import TaskManagerInfo
