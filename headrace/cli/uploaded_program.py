@@ -77,14 +77,14 @@ def main() -> int:
             lambda leave: _run(program, request, outcomes, leave if request.is_plan else None),
         )
         if plan is not None:
-            outcomes.tell(ProgramOutcome(plan=plan))
+            outcomes.send(ProgramOutcome(plan=plan))
     except SystemExit as ended:
         if ended.code not in (None, 0):
             raise
-        return 0 if outcomes.is_told else _without_job()
+        return 0 if outcomes.is_sent else _without_job()
     except Exception as error:
         return report_failure(error)
-    return 0 if outcomes.is_told else _without_job()
+    return 0 if outcomes.is_sent else _without_job()
 
 
 def program_of(request: ProgramRequest) -> Program:
@@ -145,7 +145,7 @@ def _run(
     executor = _FirstJobExecutor(Settings(program.settings), request.job_id)
 
     def submitted(client: JobClient) -> None:
-        outcomes.tell(ProgramOutcome(job_id=client.get_job_id().hex()))
+        outcomes.send(ProgramOutcome(job_id=client.get_job_id().hex()))
 
     set_active_executor(executor, on_submitted=submitted, on_planned=on_planned)
     program_begins()
@@ -215,13 +215,13 @@ class _Outcomes:
         # No process that the program starts inherits it.
         os.set_inheritable(descriptor, False)
         self._descriptor: Final = descriptor
-        self.is_told = False
+        self.is_sent = False
 
-    def tell(self, outcome: ProgramOutcome) -> None:
+    def send(self, outcome: ProgramOutcome) -> None:
         """Tell the driver, unless it was told before."""
-        if self.is_told:
+        if self.is_sent:
             return
-        self.is_told = True
+        self.is_sent = True
         sys.stdout.flush()
         with os.fdopen(self._descriptor, "wb") as out:
             content = msgspec.msgpack.encode(outcome)

@@ -236,7 +236,7 @@ class RestServer(HttpServer):
         """End it, once results that were asked for are told, or nobody comes; and with it programs that run."""
         self._programs.close()
         with contextlib.suppress(TimeoutError):
-            self._thread.run(self._operations.all_told(), _TELL_TIMEOUT_S)
+            self._thread.run(self._operations.all_fetched(), _TELL_TIMEOUT_S)
         super().close()
 
 

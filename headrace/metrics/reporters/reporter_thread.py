@@ -75,7 +75,7 @@ class ReporterThread:
         self._is_closing = False
         self._busy_since_ms: float | None = None
         self._is_open = False
-        self._told_causes: Final[set[str]] = set()
+        self._logged_causes: Final[set[str]] = set()
         self._thread: Thread | None = None
         self._read: Callable[[], MetricReport] = lambda: MetricReport(0, ())
 
@@ -159,9 +159,9 @@ class ReporterThread:
             self._tell(" < ".join(causes), f"failed: {type(error).__name__}: {error}")
 
     def _tell(self, cause: str, text: str) -> None:
-        if cause in self._told_causes or len(self._told_causes) >= _CAUSES_MAX:
+        if cause in self._logged_causes or len(self._logged_causes) >= _CAUSES_MAX:
             return
-        self._told_causes.add(cause)
+        self._logged_causes.add(cause)
         _LOG.warning(
             "metric reporter '%s' %s (told once; the job goes on)", self.name, shown_uri(text)
         )

@@ -57,7 +57,7 @@ async def trigger_savepoint(
     directory = _directory(cluster, request.target_directory, "target-directory")
 
     async def take() -> str:
-        location = await _told(
+        location = await _logged(
             job, cluster.ask(cluster.dispatcher.trigger_savepoint(job, directory), _WITHOUT_LIMIT)
         )
         if request.cancel_job:
@@ -80,7 +80,7 @@ async def stop_with_savepoint(
 
     async def stop() -> str:
         stopping = cluster.dispatcher.stop_with_savepoint(job, directory, request.drain)
-        return await _told(job, cluster.ask(stopping, _WITHOUT_LIMIT))
+        return await _logged(job, cluster.ask(stopping, _WITHOUT_LIMIT))
 
     return begin_operation(operations, SAVEPOINT, job.hex(), request.trigger_id, stop)
 
@@ -193,7 +193,7 @@ def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
     )
 
 
-async def _told(job: JobId, savepoint: Coroutine[Any, Any, str]) -> str:
+async def _logged(job: JobId, savepoint: Coroutine[Any, Any, str]) -> str:
     """Await a savepoint and tell its place where the cluster runs, as whoever asked for it may be gone by then."""
     try:
         location = await savepoint

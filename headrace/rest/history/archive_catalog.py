@@ -101,7 +101,7 @@ class ArchiveCatalog:
         self._listed: tuple[dict[str, _Seen], bytes] = ({}, b"")
         """The JSON of all jobs, and those that it is of."""
         self._listed_applications: tuple[dict[str, _Seen], bytes] = ({}, b"")
-        self._told: Final[OrderedDict[StoredArchive, None]] = OrderedDict()
+        self._damaged: Final[OrderedDict[StoredArchive, None]] = OrderedDict()
         self._unreachable: Final[set[str]] = set()
         # Guards the indexes, which all who answer share.
         self._lock: Final = threading.Lock()
@@ -242,7 +242,7 @@ class ArchiveCatalog:
     def _is_new(self, archive: StoredArchive) -> bool:
         known = self._seen.get(archive.job)
         if known is None:
-            return archive not in self._told
+            return archive not in self._damaged
         if known.archive.folder != archive.folder:
             return not known.is_there
         return known.archive != archive or not known.is_there
@@ -266,9 +266,9 @@ class ArchiveCatalog:
 
     def _remember_damaged(self, archive: StoredArchive) -> None:
         with self._lock:
-            self._told[archive] = None
-            while len(self._told) > ARCHIVES_MAX:
-                self._told.popitem(last=False)
+            self._damaged[archive] = None
+            while len(self._damaged) > ARCHIVES_MAX:
+                self._damaged.popitem(last=False)
 
     def _retain(self, folder: str, found: Sequence[StoredArchive]) -> None:
         """Delete what the rules do not keep, of what is known to be an archive."""
