@@ -10,10 +10,9 @@ import click
 
 from headrace.cli.logs import EXIT_FAILED, configure_logs, report_failure
 from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
-from headrace.cli.program_path import ProgramPath
 from headrace.cli.program_plan import plan_of_program
 from headrace.cli.program_run import provide_python_files
-from headrace.cli.run_settings import run_settings
+from headrace.cli.run_settings import ProgramPath, run_settings
 from headrace.core.errors import ProgramError
 
 _TITLE: Final = "----------------------- Execution Plan -----------------------"

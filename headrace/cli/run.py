@@ -19,10 +19,9 @@ from headrace.api.executors import (
 )
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
-from headrace.cli.program_path import ProgramPath
 from headrace.cli.program_run import provide_python_files, run_here
 from headrace.cli.progress import ProgressDisplay
-from headrace.cli.run_settings import recovery_settings, run_settings, target_settings
+from headrace.cli.run_settings import ProgramPath, recovery_settings, run_settings, target_settings
 from headrace.core.config import Settings
 from headrace.core.error_text import describe
 from headrace.core.errors import HeadraceError

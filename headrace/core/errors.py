@@ -77,7 +77,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.job_master.connections.cached_results: DataSetLookupError
 +- cluster.blob.python_packages: RequirementsNotInstalledError
 +- cli.daemon.daemon_process: DaemonFailedError
-+- cli.daemon.reporter: StarterGoneError
++- cli.daemon.messages: StarterGoneError
 +- cluster.dispatcher.slot_quota: SlotQuotaExceededError
 +- cluster.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError

@@ -41,12 +41,10 @@ from headrace.rest.handlers import (
     vertices,
 )
 from headrace.rest.messages import OperationOutcome
-from headrace.rest.models import applications as application_models
 from headrace.rest.models import checkpoints as checkpoint_models
 from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models import jars as jar_models
 from headrace.rest.models import jobs as job_models
-from headrace.rest.models import metrics_history as metrics_history_models
 from headrace.rest.models import state as state_models
 from headrace.rest.models import task_managers as task_manager_models
 from headrace.rest.models import vertices as vertex_models
@@ -202,7 +200,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _page(
         f"{_JOB}/metrics-history",
         metrics.job_metrics_history,
-        metrics_history_models.MetricsHistoryInfo,
+        vertex_models.MetricsHistoryInfo,
         of_job=True,
     ),
     _get(
@@ -248,10 +246,8 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         for part in ("overview", "summary", "history", "details/{rescaleuuid}", "config")
     ),
     # Applications
-    _get(
-        "/applications/overview", applications.list_applications, application_models.ApplicationList
-    ),
-    _get(_APPLICATION, applications.application_details, application_models.ApplicationDetails),
+    _get("/applications/overview", applications.list_applications, job_models.ApplicationList),
+    _get(_APPLICATION, applications.application_details, job_models.ApplicationDetails),
     RestRoute(
         "POST",
         f"{_APPLICATION}/cancel",

@@ -64,7 +64,7 @@ ROOMS: Final[dict[str, Layers]] = {
         ("retention",),
     ),
     "metrics": (
-        ("metric_name", "scopes", "spans"),
+        ("metric_name", "scopes"),
         ("cluster_names", "instruments"),
         ("groups",),
         ("names", "readings"),

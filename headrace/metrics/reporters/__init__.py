@@ -3,7 +3,7 @@
 Duty: reads the groups of a process, finds the reporters that settings name (entry points of
 `headrace.metric_reporters`), filters what each of them is to see, and keeps one that fails or hangs away from
 everything else.
-Neighbours: imports `core`, and of `metrics` names, groups, readings, scopes and spans.
+Neighbours: imports `core`, and of `metrics` names, groups, readings and scopes.
 Start reading: `registry`, then `reporter` and `reporter_thread`; there are `prometheus`,
 `prometheus_push_gateway`, `otel`, `log` and `json_lines`.
 """

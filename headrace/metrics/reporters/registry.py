@@ -23,10 +23,10 @@ from headrace.metrics.readings import (
     GroupReading,
     MetricReport,
     MetricSource,
+    Span,
 )
 from headrace.metrics.reporters.reporter_thread import ReporterThread
 from headrace.metrics.scopes import ScopeFormats
-from headrace.metrics.spans import Span
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,9 +10,14 @@ from headrace.core.lifecycle import JobStatus
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.jobs import cancel_job, job_details_of, job_exceptions
 from headrace.rest.handlers.parameters import ApplicationParameter, ClusterParameter
-from headrace.rest.models.applications import ApplicationDetails, ApplicationInfo, ApplicationList
 from headrace.rest.models.cluster import Empty
-from headrace.rest.models.jobs import JobExceptions, JobOverviewInfo
+from headrace.rest.models.jobs import (
+    ApplicationDetails,
+    ApplicationInfo,
+    ApplicationList,
+    JobExceptions,
+    JobOverviewInfo,
+)
 
 _STATUS: Final = {
     JobStatus.INITIALIZING.name: "CREATED",

@@ -31,8 +31,7 @@ from headrace.rest.history.archive_storage import (
     list_archives,
     open_archive,
 )
-from headrace.rest.history.archived_applications import application_list
-from headrace.rest.history.listed_job import ListedJob, checked_overview
+from headrace.rest.history.listed_job import ListedJob, application_list, checked_overview
 from headrace.rest.history.overview_cache import CachedOverview, OverviewCache
 
 _LOG: Final = logging.getLogger(__name__)

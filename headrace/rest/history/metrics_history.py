@@ -13,7 +13,7 @@ from headrace.metrics import names
 from headrace.metrics.event_time import event_time_of, lag_ms
 
 if TYPE_CHECKING:
-    from headrace.rest.models.metrics_history import MetricsHistoryInfo
+    from headrace.rest.models.vertices import MetricsHistoryInfo
 
 POINTS_MAX: Final = 200
 _POINTS_MIN: Final = 20
@@ -71,7 +71,7 @@ class MetricsHistory:
     def shown(self, job: str) -> "MetricsHistoryInfo":
         """Return all points, oldest first."""
         # Imported late: hosts of clusters import this file as they start, and pydantic takes a while.
-        from headrace.rest.models.metrics_history import MetricsHistoryInfo, VertexMetricsHistory
+        from headrace.rest.models.vertices import MetricsHistoryInfo, VertexMetricsHistory
 
         return MetricsHistoryInfo(
             jid=job,

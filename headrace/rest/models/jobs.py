@@ -1,4 +1,4 @@
-"""Shapes of jobs: lists, details, plan, configuration, exceptions, results."""
+"""Shapes of jobs and applications: lists, details, plan, configuration, exceptions, results."""
 
 from pydantic import Field, computed_field
 
@@ -252,3 +252,33 @@ class ClientHeartbeat(CamelModel):
     """A client's word that it waits for a job, and until when it does; epoch milliseconds."""
 
     expired_timestamp: int
+
+
+class ApplicationFacts(KebabModel):
+    """Facts of an application that both lists and details have."""
+
+    id: str
+    name: str
+    start_time: Milliseconds
+    end_time: Milliseconds
+    duration: int
+    status: str
+
+
+class ApplicationInfo(ApplicationFacts):
+    """One application. `job_counts`: number of its jobs by status."""
+
+    job_counts: dict[str, int] = Field(serialization_alias="jobs")
+
+
+class ApplicationList(SnakeModel):
+    """All applications."""
+
+    applications: list[ApplicationInfo]
+
+
+class ApplicationDetails(ApplicationFacts):
+    """One application with its jobs."""
+
+    timestamps: dict[str, Milliseconds]
+    jobs: list[JobOverviewInfo]
