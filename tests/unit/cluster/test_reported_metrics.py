@@ -21,8 +21,8 @@ from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.gateways.dispatcher import JobResult
 from headrace.graph.job_graph_generator import generate_job_graph
-from headrace.metrics import registry as metric_registry
 from headrace.metrics.readings import GroupReading, MetricReport, Span
+from headrace.metrics.reporters import registry as metric_registry
 from headrace.metrics.reporters import reporter_setup
 from headrace.metrics.reporters.reporter import MetricReporter
 from headrace.metrics.scopes import GroupKind
