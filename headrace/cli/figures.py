@@ -5,19 +5,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 from headrace.core.config import bytes_text
-from headrace.core.elements import MAX_WATERMARK
 from headrace.core.error_text import on_one_line
+from headrace.metrics.event_time import is_last
 
 _CELL_LENGTH_MAX: Final = 60
-WATERMARK_ROUNDING: Final = 1024
-"""Watermarks come as doubles: the largest may come a little smaller or larger."""
 
 
 def watermark_text(watermark_ms: int | None) -> str:
     """Return `2013-03-01 07:15`, `end` after the last one, `-` before the first."""
     if watermark_ms is None:
         return "-"
-    if watermark_ms >= MAX_WATERMARK - WATERMARK_ROUNDING:
+    if is_last(watermark_ms):
         return "end"
     return datetime.fromtimestamp(watermark_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 

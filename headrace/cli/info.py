@@ -2,26 +2,18 @@
 
 import contextlib
 import json
-import os
 import sys
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
-from headrace.api.executors import (
-    known_parallelism,
-    set_active_executor,
-    set_default_settings,
-)
 from headrace.cli.logs import configure_logs
 from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
-from headrace.cli.run import ProgramPath, provide_python_files, run_as_main, run_settings
-from headrace.core.config import Settings
+from headrace.cli.program_plan import plan_of_program
+from headrace.cli.program_run import provide_python_files
+from headrace.cli.run_settings import ProgramPath, run_settings
 from headrace.core.errors import ProgramError
-from headrace.graph.execution_plan import plan_json
-from headrace.graph.job_graph import JobGraph
-from headrace.graph.stream_graph import StreamGraph
 
 _TITLE: Final = "----------------------- Execution Plan -----------------------"
 _RULE: Final = "--------------------------------------------------------------"
@@ -37,14 +29,6 @@ Try it:
   headrace info -p 4 departures.py
   headrace info --json departures.py | jq -r '.nodes[].type'
 """
-
-
-class _PlanMade(BaseException):
-    """Leaves the program at its `execute()`; no `except Exception` of a program holds it up."""
-
-    def __init__(self, plan: str) -> None:
-        super().__init__()
-        self.plan = plan
 
 
 @click.command(help=_HELP, context_settings={"allow_interspersed_args": False})
@@ -91,51 +75,3 @@ def info(
     else:
         click.echo(f"{_TITLE}\n{plan}\n{_RULE}\n\nNo description provided.")
     return 0
-
-
-def plan_of_program(
-    program: Path, arguments: tuple[str, ...], settings: dict[str, str], entry_class: str | None
-) -> str:
-    """Run a program up to its first `execute()` and return its plan. ProgramError where it never comes to one."""
-    set_default_settings(settings)
-    parallelism = known_parallelism(Settings(settings)) or os.cpu_count() or 1
-    set_active_executor(_PlanningExecutor(parallelism), on_planned=_leave)
-    try:
-        run_as_main(program, arguments, entry_class)
-    except _PlanMade as made:
-        return made.plan
-    finally:
-        set_active_executor(None)
-        set_default_settings({})
-    raise ProgramError("the program ended without a job: it never called env.execute()")
-
-
-def _leave(graph: StreamGraph, settings: Settings) -> NoReturn:
-    raise _PlanMade(plan_json(graph, settings))
-
-
-class _PlanningExecutor:
-    """An executor that runs nothing."""
-
-    name = "plan"
-
-    def __init__(self, parallelism: int) -> None:
-        self._parallelism = parallelism
-
-    def submit(self, job_graph: JobGraph) -> NoReturn:
-        raise ProgramError("'headrace info' runs no job")
-
-    def default_parallelism(self) -> int:
-        return self._parallelism
-
-    def known_parallelism(self) -> int | None:
-        return self._parallelism
-
-    def list_data_sets(self) -> tuple[()]:
-        return ()
-
-    def release_data_set(self, data_set: object) -> None:
-        """Nothing was left."""
-
-    def close(self) -> None:
-        """Nothing was started."""

@@ -12,11 +12,9 @@ import threading
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import ATTACHED, TARGET
-from headrace.api.settings.python_files import python_files
+from headrace.api.settings.python_files import python_files, with_python_files
 from headrace.cli.daemon.daemon_process import DaemonProcess
 from headrace.cli.daemon.messages import RunJobCluster
 from headrace.client.remote_executor import refuse_dataframes
@@ -57,11 +55,8 @@ class PerJobExecutor:
         files = python_files(Settings(settings))
         if files:
             # As absolute paths: the program may have changed its working folder since it named them.
-            settings[PYTHON_FILES.key] = ",".join(map(str, files))
-            job_graph = msgspec.structs.replace(
-                job_graph,
-                settings={**job_graph.settings, PYTHON_FILES.key: settings[PYTHON_FILES.key]},
-            )
+            job_graph = with_python_files(job_graph, files)
+            settings[PYTHON_FILES.key] = job_graph.settings[PYTHON_FILES.key]
         with self._lock:
             if self._is_closed:
                 raise HostError("the executor has been closed")

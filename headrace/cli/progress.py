@@ -17,37 +17,26 @@ from rich.table import Table
 
 from headrace.api.client.job_client import JobClient
 from headrace.cli.figures import rate_text, share_text, shorten, watermark_text
+from headrace.cli.jobs.job_figures import VertexFigures, share_of_time
 from headrace.core.clock import SystemClock
-from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.error_text import on_one_line
 from headrace.core.threads import start_thread
-from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.gateways.job_master import JobDetails, VertexDetails
 from headrace.metrics import names
+from headrace.metrics.event_time import event_time_of
 from headrace.metrics.metric_name import MetricName
-
-# The watermark that a task works with: what it received, or for a source, which receives none, what it sent.
-_WATERMARKS: Final = (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK)
 
 _LATE: Final = (names.NUM_LATE_RECORDS_DROPPED.name, names.NUM_LATE_RECORDS_DIVERTED.name)
 
 
 @dataclass(frozen=True)
-class VertexView:
-    """Figures of a vertex in one line; no watermark before every subtask has one.
+class CountedVertex(VertexFigures):
+    """A vertex with its counts; no watermark before every subtask has one, and shares of those that run now."""
 
-    Shares are in [0, 1], of the subtasks that run now; None before they have told any, and once all have ended.
-    """
-
-    name: str
-    state: str
-    parallelism: int
-    records_in: int
-    records_out: int
-    records_per_second: float
-    watermark_ms: int | None
-    busy: float | None
-    back_pressured: float | None
-    late_records: int
+    records_in: int = 0
+    records_out: int = 0
+    records_per_second: float = 0.0
+    late_records: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class JobView:
     name: str
     status: str
     elapsed_s: float
-    vertices: tuple[VertexView, ...]
+    vertices: tuple[CountedVertex, ...]
     explanation: str
 
 
@@ -71,32 +60,34 @@ def view_of(
         details.status.name,
         elapsed_s,
         tuple(
-            _vertex_view(vertex, before.get(vertex.vertex_id), interval_s)
-            for vertex in details.vertices
+            _counted(number, vertex, before.get(vertex.vertex_id), interval_s)
+            for number, vertex in enumerate(details.vertices, 1)
         ),
         details.explanation,
     )
 
 
-def _vertex_view(
-    vertex: VertexDetails, before: VertexDetails | None, interval_s: float
-) -> VertexView:
+def _counted(
+    number: int, vertex: VertexDetails, before: VertexDetails | None, interval_s: float
+) -> CountedVertex:
     handled = _handled(vertex)
     rate = 0.0
     if before is not None and interval_s > 0:
         rate = max(0.0, (handled - _handled(before)) / interval_s)
     states = [subtask.state.name for subtask in vertex.subtasks]
-    return VertexView(
+    return CountedVertex(
+        number,
+        vertex.vertex_id.hex(),
         on_one_line(vertex.name),
         states[0] if len(set(states)) == 1 else "/".join(sorted(set(states))),
         vertex.parallelism,
-        int(_figure(vertex, names.NUM_RECORDS_IN)),
-        int(_figure(vertex, names.NUM_RECORDS_OUT)),
-        rate,
-        _least_watermark(vertex.subtasks),
-        _share(vertex, names.BUSY_TIME),
-        _share(vertex, names.BACK_PRESSURED_TIME),
-        _late(vertex),
+        busy=_share(vertex, names.BUSY_TIME),
+        back_pressured=_share(vertex, names.BACK_PRESSURED_TIME),
+        watermark_ms=_least_watermark(vertex),
+        records_in=int(_figure(vertex, names.NUM_RECORDS_IN)),
+        records_out=int(_figure(vertex, names.NUM_RECORDS_OUT)),
+        records_per_second=rate,
+        late_records=_late(vertex),
     )
 
 
@@ -111,11 +102,11 @@ def _figure(vertex: VertexDetails, row: MetricName) -> float:
 
 def _share(vertex: VertexDetails, row: MetricName) -> float | None:
     shares = [
-        subtask.metrics[row.name] / 1000.0
+        subtask.metrics[row.name]
         for subtask in vertex.subtasks
         if not subtask.state.is_terminal and row.name in subtask.metrics
     ]
-    return min(1.0, sum(shares) / len(shares)) if shares else None
+    return share_of_time(sum(shares) / len(shares)) if shares else None
 
 
 def _late(vertex: VertexDetails) -> int:
@@ -125,21 +116,13 @@ def _late(vertex: VertexDetails) -> int:
     )
 
 
-def _least_watermark(subtasks: tuple[SubtaskDetails, ...]) -> int | None:
+def _least_watermark(vertex: VertexDetails) -> int | None:
     found = [
-        watermark
-        for watermark in (_watermark(subtask) for subtask in subtasks)
-        if watermark is not None
+        event_time_of(lambda row, metrics=subtask.metrics: metrics.get(row.name))
+        for subtask in vertex.subtasks
     ]
-    return min(found) if len(found) == len(subtasks) and found else None
-
-
-def _watermark(subtask: SubtaskDetails) -> int | None:
-    for row in _WATERMARKS:
-        value = subtask.metrics.get(row.name)
-        if value is not None and value > MIN_TIMESTAMP:
-            return int(value)
-    return None
+    reached = [watermark for watermark in found if watermark is not None]
+    return min(reached) if reached and len(reached) == len(found) else None
 
 
 def plain_line(view: JobView) -> str:
@@ -149,7 +132,7 @@ def plain_line(view: JobView) -> str:
     return f"[{view.elapsed_s:6.1f} s] {view.status}{why}: " + " | ".join(parts)
 
 
-def _plain_part(vertex: VertexView) -> str:
+def _plain_part(vertex: CountedVertex) -> str:
     rate, watermark = rate_text(vertex.records_per_second), watermark_text(vertex.watermark_ms)
     text = f"{shorten(vertex.name, 28)} {rate}/s wm {watermark}"
     if vertex.busy is not None:

@@ -107,12 +107,12 @@ def shuffle_service(
             **given,
         }
     )
-    with _told_by_option(given):
+    with _errors_by_option(given):
         known_as = host_of(configured, host)
     tls = _identity(configured, host, known_as)
     with (
         asked_to_end() as wait_until_asked,
-        _told_by_option(given),
+        _errors_by_option(given),
         ShuffleServiceProcess(
             configured,
             secret=cluster_secret(configured),
@@ -134,7 +134,7 @@ def shuffle_service(
 
 
 @contextlib.contextmanager
-def _told_by_option(given: Collection[str]) -> Generator[None, None, None]:
+def _errors_by_option(given: Collection[str]) -> Generator[None, None, None]:
     """Name the command's own options in errors, where they and not -D (`given`) set what is wrong."""
     try:
         yield

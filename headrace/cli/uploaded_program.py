@@ -9,7 +9,7 @@ import os
 import sys
 import zipfile
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 import msgspec
@@ -19,7 +19,8 @@ from headrace.api.client.program_end import forget_jobs, program_begins, unexecu
 from headrace.api.client.program_end import unexecuted_text as unexecuted_text_of
 from headrace.api.executors import set_active_executor, set_default_settings
 from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.run import provide_python_files, run_as_main
+from headrace.cli.program_plan import OnPlanned, planned_by
+from headrace.cli.program_run import provide_python_files, run_as_main
 from headrace.client.remote_executor import RemoteExecutor
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
@@ -71,16 +72,19 @@ def main() -> int:
     configure_logs(verbose=False)
     try:
         program = program_of(request)
-        _run(program, request, outcomes)
-    except _PlanMade as made:
-        outcomes.tell(ProgramOutcome(plan=made.plan))
+        plan = planned_by(
+            _job_plan,
+            lambda leave: _run(program, request, outcomes, leave if request.is_plan else None),
+        )
+        if plan is not None:
+            outcomes.send(ProgramOutcome(plan=plan))
     except SystemExit as ended:
         if ended.code not in (None, 0):
             raise
-        return 0 if outcomes.is_told else _without_job()
+        return 0 if outcomes.is_sent else _without_job()
     except Exception as error:
         return report_failure(error)
-    return 0 if outcomes.is_told else _without_job()
+    return 0 if outcomes.is_sent else _without_job()
 
 
 def program_of(request: ProgramRequest) -> Program:
@@ -133,17 +137,17 @@ def _driven(
     return path, module, tuple(rest)
 
 
-def _run(program: Program, request: ProgramRequest, outcomes: "_Outcomes") -> None:
+def _run(
+    program: Program, request: ProgramRequest, outcomes: "_Outcomes", on_planned: OnPlanned | None
+) -> None:
     provide_python_files(program.settings)
     set_default_settings(program.settings)
     executor = _FirstJobExecutor(Settings(program.settings), request.job_id)
 
     def submitted(client: JobClient) -> None:
-        outcomes.tell(ProgramOutcome(job_id=client.get_job_id().hex()))
+        outcomes.send(ProgramOutcome(job_id=client.get_job_id().hex()))
 
-    set_active_executor(
-        executor, on_submitted=submitted, on_planned=_leave if request.is_plan else None
-    )
+    set_active_executor(executor, on_submitted=submitted, on_planned=on_planned)
     program_begins()
     forget_jobs()
     try:
@@ -167,18 +171,8 @@ class _FirstJobExecutor(RemoteExecutor):
         return super().submit(job_graph)
 
 
-class _PlanMade(BaseException):
-    """Leaves the program at its `execute()`; no `except Exception` of a program holds it up."""
-
-    def __init__(self, plan: JobPlan) -> None:
-        super().__init__()
-        self.plan = plan
-
-
-def _leave(graph: StreamGraph, settings: Settings) -> NoReturn:
-    raise _PlanMade(
-        JobPlan.of(generate_job_graph(graph, JobId.generate(system_random()), settings))
-    )
+def _job_plan(graph: StreamGraph, settings: Settings) -> JobPlan:
+    return JobPlan.of(generate_job_graph(graph, JobId.generate(system_random()), settings))
 
 
 def _without_job() -> int:
@@ -221,13 +215,13 @@ class _Outcomes:
         # No process that the program starts inherits it.
         os.set_inheritable(descriptor, False)
         self._descriptor: Final = descriptor
-        self.is_told = False
+        self.is_sent = False
 
-    def tell(self, outcome: ProgramOutcome) -> None:
+    def send(self, outcome: ProgramOutcome) -> None:
         """Tell the driver, unless it was told before."""
-        if self.is_told:
+        if self.is_sent:
             return
-        self.is_told = True
+        self.is_sent = True
         sys.stdout.flush()
         with os.fdopen(self._descriptor, "wb") as out:
             content = msgspec.msgpack.encode(outcome)

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-import msgspec
-
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import TARGET
-from headrace.api.settings.python_files import python_files
+from headrace.api.settings.python_files import python_files, with_python_files
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import ConfigOption, Settings, check_values
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
@@ -101,13 +99,9 @@ class RemoteExecutor:
             )
         files = python_files(Settings(job_graph.settings))
         cluster = self._cluster()
-        if files:
-            if not is_loopback(urlsplit(cluster.address).hostname or ""):
-                raise RemoteFilesError(files, cluster.address)
-            # As absolute paths, which mean the same to a worker on this machine.
-            settings = {**job_graph.settings, PYTHON_FILES.key: ",".join(map(str, files))}
-            job_graph = msgspec.structs.replace(job_graph, settings=settings)
-        client = cluster.submit_job(job_graph)
+        if files and not is_loopback(urlsplit(cluster.address).hostname or ""):
+            raise RemoteFilesError(files, cluster.address)
+        client = cluster.submit_job(with_python_files(job_graph, files))
         _LOG.info(
             "job '%s' (%s) is submitted to %s", job_graph.name, job_graph.job_id, cluster.address
         )

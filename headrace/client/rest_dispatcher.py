@@ -7,15 +7,16 @@ Source: Flink RestClusterClient.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from headrace.api.client.job_client import ClusterClosedError
 from headrace.client.leader_rest_client import LeaderRestClient
+from headrace.core.clock import doubling_pauses
 from headrace.core.errors import DECODE_ERRORS
-from headrace.core.ids import BlobKey, ClusterDataSetId, JobId, OperatorId
+from headrace.core.ids import BlobKey, ClusterDataSetId, JobId, OperatorId, UniqueId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import system_random
 from headrace.core.threads import BlockingRunner, run_in_thread
@@ -56,12 +57,10 @@ _AT_ONCE_MAX: Final = 16
 _CHUNK_BYTES: Final = 1 << 20
 _FAILURES_MAX: Final = 5
 """Failures in a row after which a transfer, or the wait for an operation, is given up."""
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
-"""Pause between two questions for an end; it doubles from the first to the longest."""
+_PAUSES_S: Final = 0.05, 1.0
+"""The first and the longest pause between two questions for an end."""
 _READ_MARGIN_S: Final = 60.0
 _OK: Final = 200
-_ID_BITS: Final = 128
 
 
 class ClusterLostError(ClusterClosedError):
@@ -82,7 +81,7 @@ class RestDispatcher(DispatcherGateway):
         self._run_blocking: Final = run_blocking
         self._turns: Final = asyncio.Semaphore(_AT_ONCE_MAX)
         # Of jobs whose end is waited for in several pieces, each of which goes on where the one before has got to.
-        self._pauses_s: Final[dict[JobId, float]] = {}
+        self._pauses_s: Final[dict[JobId, Iterator[float]]] = {}
 
     async def submit(self, job: OffloadedGraph) -> None:
         """Bring a job's big payloads, then the job. BlobTransferError; what the Dispatcher raises."""
@@ -133,7 +132,7 @@ class RestDispatcher(DispatcherGateway):
                     raise
                 if isinstance(error, BlobCorruptedError):
                     offset = 0
-                await asyncio.sleep(_FIRST_PAUSE_S)
+                await asyncio.sleep(_PAUSES_S[0])
                 continue
             received = int(self._decoded("PUT", path, answer, dict[str, int])["received"])
             if received >= key.size_bytes:
@@ -204,9 +203,8 @@ class RestDispatcher(DispatcherGateway):
                 return status
             if left_s <= 0:
                 return status
-            pause_s = self._pauses_s.get(job_id, _FIRST_PAUSE_S)
-            self._pauses_s[job_id] = min(2 * pause_s, _LONGEST_PAUSE_S)
-            await asyncio.sleep(min(pause_s, left_s))
+            pauses_s = self._pauses_s.setdefault(job_id, doubling_pauses(*_PAUSES_S))
+            await asyncio.sleep(min(next(pauses_s), left_s))
 
     async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:
         """Return the job as it was at most `web.refresh-interval` ago, whatever age was asked for."""
@@ -300,9 +298,9 @@ class RestDispatcher(DispatcherGateway):
     ) -> OperationOutcome:
         """Begin an operation, and wait for its end; what it failed with is raised."""
         # With an id of our own a request that is sent twice begins one operation.
-        trigger_id = f"{system_random().getrandbits(_ID_BITS):032x}"
+        trigger_id = UniqueId.generate(system_random()).hex()
         await self._json("POST", path, {**body, "triggerId": trigger_id})
-        pause_s, failure_count = _FIRST_PAUSE_S, 0
+        pauses_s, failure_count = doubling_pauses(*_PAUSES_S), 0
         while True:
             try:
                 outcome = await self._message(
@@ -315,8 +313,7 @@ class RestDispatcher(DispatcherGateway):
                 failure_count += 1
                 if failure_count > _FAILURES_MAX:
                     raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await asyncio.sleep(next(pauses_s))
 
     async def _message(
         self,

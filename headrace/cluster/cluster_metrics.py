@@ -17,7 +17,7 @@ from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.metrics.groups import samples_of
 from headrace.metrics.process_metrics import process_metrics
 from headrace.metrics.readings import GroupReading
-from headrace.metrics.registry import MetricRegistry
+from headrace.metrics.reporters.registry import MetricRegistry
 from headrace.metrics.scopes import GroupKind
 
 _LOG = logging.getLogger(__name__)

@@ -60,7 +60,7 @@ from headrace.gateways.messages import DataSetInfo
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.process_metrics import ProcessWatcher
-from headrace.metrics.registry import MetricRegistry
+from headrace.metrics.reporters.registry import MetricRegistry
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import EndpointFailedError, EndpointStartError

@@ -23,7 +23,7 @@ class LockWitness:
         self._endpoint: Final = endpoint
         self._timeout_ms: Final = endpoint.settings.duration_ms(HELD_LOCK_TIMEOUT)
         self._gateways: Final[dict[ResourceId, tuple[str, LockWatcherGateway | None]]] = {}
-        self._told: Final[set[ResourceId]] = set()
+        self._logged: Final[set[ResourceId]] = set()
         self._silence_max_ms: Final = _SILENT_INTERVALS * endpoint.settings.duration_ms(
             HEARTBEAT_INTERVAL
         )
@@ -42,8 +42,8 @@ class LockWitness:
     def heard(self, resource_id: ResourceId, watcher_address: str) -> None:
         """A TaskManager has answered: its lock is free again."""
         self._held.pop(resource_id, None)
-        if resource_id in self._told:
-            self._told.discard(resource_id)
+        if resource_id in self._logged:
+            self._logged.discard(resource_id)
             _LOG.info("the interpreter lock of TaskManager %s is free again", resource_id)
         address, _ = self._gateways.get(resource_id, ("", None))
         if address == watcher_address:
@@ -58,7 +58,7 @@ class LockWitness:
     def forget(self, resource_id: ResourceId) -> None:
         """It is lost, or released."""
         self._gateways.pop(resource_id, None)
-        self._told.discard(resource_id)
+        self._logged.discard(resource_id)
         self._held.pop(resource_id, None)
 
     async def excuses(self, resource_id: ResourceId) -> bool:
@@ -77,8 +77,8 @@ class LockWitness:
                 HELD_LOCK_TIMEOUT.key,
             )
             return False
-        if resource_id not in self._told:
-            self._told.add(resource_id)
+        if resource_id not in self._logged:
+            self._logged.add(resource_id)
             _LOG.warning(
                 "TaskManager %s is alive but does not answer: its interpreter lock is held for %d s in %s. "
                 "It counts as lost after %d s ('%s'); C code should release the lock while it waits",

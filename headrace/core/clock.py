@@ -1,6 +1,7 @@
 """Clock: the source of time that every component is given. Only this file reads the machine's time."""
 
 import time
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -30,6 +31,13 @@ class Cancellable(Protocol):
     def cancel(self) -> None:
         """Prevent the call; no effect after it has run."""
         ...
+
+
+def doubling_pauses(first_s: float, longest_s: float) -> Iterator[float]:
+    """Yield the pauses, in seconds, of somebody who asks again until what is waited for has come."""
+    while True:
+        yield first_s
+        first_s = min(2 * first_s, longest_s)
 
 
 class SystemClock:

@@ -101,13 +101,13 @@ def _of_user(lines: list[str]) -> list[str]:
         return lines
     before = lines[:begin]
     if not has_user_frame:
-        kept = [line for line in kept if not _is_told(line, before)]
+        kept = [line for line in kept if not _is_repeated(line, before)]
         # An error that was never raised by itself has no traceback, and stands before the first.
-        before = [lines[0], *(line for line in before[1:] if not _is_told(line, lines[:1]))]
+        before = [lines[0], *(line for line in before[1:] if not _is_repeated(line, lines[:1]))]
     return [*before, *kept, _HINT]
 
 
-def _is_told(line: str, before: list[str]) -> bool:
+def _is_repeated(line: str, before: list[str]) -> bool:
     """Return whether a line of a traceback repeats the message; tracebacks name classes with their modules."""
     name, colon, text = line.partition(":")
     if name.startswith("headrace.") and text:

@@ -77,7 +77,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.job_master.connections.cached_results: DataSetLookupError
 +- cluster.blob.python_packages: RequirementsNotInstalledError
 +- cli.daemon.daemon_process: DaemonFailedError
-+- cli.daemon.reporter: StarterGoneError
++- cli.daemon.messages: StarterGoneError
 +- cluster.dispatcher.slot_quota: SlotQuotaExceededError
 +- cluster.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
@@ -275,12 +275,12 @@ class JobExecutionError(HeadraceError):
     recoverable = False
 
     def __init__(self, job_id: str, job_name: str, cause_text: str) -> None:
-        super().__init__(_told_at_both_ends(cause_text, f"job '{job_name}' ({job_id}) FAILED"))
+        super().__init__(_stated_at_both_ends(cause_text, f"job '{job_name}' ({job_id}) FAILED"))
         self.job_id = job_id
         self.cause_text = cause_text
 
 
-def _told_at_both_ends(cause_text: str, job: str) -> str:
+def _stated_at_both_ends(cause_text: str, job: str) -> str:
     first, _, rest = cause_text.rstrip().partition("\n")
     if rest and first.partition(" (in ")[0] in rest.rpartition("\n")[2]:
         # A traceback, which ends with what was raised.

@@ -46,8 +46,8 @@ from headrace.gateways.messages import (
     SubtaskState,
 )
 from headrace.graph.job_plan import JobPlan
+from headrace.metrics.combination import combine_metrics, combined_value
 from headrace.metrics.metric_name import MetricName
-from headrace.metrics.names import combine_metrics, combined_value
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):

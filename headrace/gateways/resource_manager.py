@@ -17,7 +17,7 @@ from headrace.core.ids import (
 )
 from headrace.core.process.flame_graph import FlameGraphNode
 from headrace.core.process.log_files import LogFile, LogPiece
-from headrace.core.process.process_memory import MemoryParts
+from headrace.core.process.memory_parts import MemoryParts
 from headrace.core.process.process_profiler import ProfilingInfo, ProfilingMode
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo

@@ -1,9 +1,9 @@
 """Metrics: names, instruments, and the groups that hold them (job → task → operator).
 
-Duty: defines one row per metric in `names`, and cheap instruments for hot paths; `registry` reads the groups of a
-process and hands them to `reporters`.
+Duty: defines one row per metric in `names`, and cheap instruments for hot paths; `reporters` read the groups of a
+process and send them.
 Neighbours: imports `core` only; tasks and the control plane count with it.
-Start reading: `names`, then `registry`. PyFlink's public names are exported from here.
+Start reading: `names`, then `reporters.registry`. PyFlink's public names are exported from here.
 """
 
 from headrace.metrics.groups import MetricGroup

@@ -1,7 +1,11 @@
-"""Readings: the values of groups of metrics at one moment, as the registry reads them and reporters get them."""
+"""Readings and spans: what the registry of a process hands to its reporters.
+
+A reading has the values of a group of metrics at one moment, a span one piece of work of the control plane with its
+begin and end, for traces. Source: Flink Span.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.metrics.groups import MetricSample
@@ -35,3 +39,17 @@ class MetricReport:
 
 MetricSource = Callable[[], Iterable[GroupReading]]
 """Reads one owner's groups; from any thread."""
+
+
+SpanValue = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Span:
+    """A checkpoint, or a recovery. Times are epoch ms. `error`: why it came to nothing; empty where it did not."""
+
+    name: str
+    start_ms: int
+    end_ms: int
+    attributes: Mapping[str, SpanValue] = field(default_factory=dict[str, SpanValue])
+    error: str = ""

@@ -10,7 +10,7 @@ from typing import Final
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
-from headrace.core.process.process_memory import own_memory_parts
+from headrace.core.process.memory_parts import own_memory_parts
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (

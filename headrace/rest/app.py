@@ -46,7 +46,7 @@ from headrace.rest.models.jars import JarUploadForm
 from headrace.rest.openapi_page import openapi_page
 from headrace.rest.operations import Operations
 from headrace.rest.options import DASHBOARD_DIRECTORY
-from headrace.rest.programs.program_service import ProgramService
+from headrace.rest.programs.program_runs import ProgramService
 from headrace.rest.rest_route import RestRoute
 from headrace.rest.routes import ROUTES
 from headrace.rest.state.state_reads import StateReads

@@ -19,10 +19,11 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
-from headrace.core.clock import Clock, SystemClock
+from headrace.core.clock import Clock, SystemClock, doubling_pauses
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.error_codec import RemoteFailure, decode_error
 from headrace.core.errors import DECODE_ERRORS, ConfigurationError
+from headrace.core.ids import UniqueId
 from headrace.core.randomness import system_random
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client_errors import (
@@ -59,10 +60,8 @@ _CHUNK_BYTES: Final = 1 << 16
 _CONTENT_RANGE: Final = re.compile(
     r"bytes (?:([0-9]{1,18})-[0-9]{1,18}|\*)/(?:([0-9]{1,18})|\*)", re.IGNORECASE
 )
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 0.25
-"""Pause between two questions for the result of an operation; it doubles from the first to the longest."""
-_ID_BITS: Final = 128
+_PAUSES_S: Final = 0.05, 0.25
+"""The first and the longest pause between two questions for the result of an operation."""
 
 Json = Any
 OnProgress = Callable[[float], None]
@@ -223,14 +222,14 @@ class RestClient:
     def begin(self, path: str, body: Mapping[str, Json] | None = None) -> str:
         """Begin an operation by POST and return its request id, without waiting for its end."""
         # With an id of our own a request that is sent twice begins one operation.
-        trigger_id = f"{system_random().getrandbits(_ID_BITS):032x}"
+        trigger_id = UniqueId.generate(system_random()).hex()
         answer = self.post(path, {**(body or {}), "triggerId": trigger_id})
         return str(answer.get("request-id", trigger_id)) if isinstance(answer, dict) else trigger_id
 
     def result_of(self, path: str, request_id: str, on_progress: OnProgress | None = None) -> Json:
         """Return the result of an operation once it is COMPLETED."""
         began_ms = self._clock.monotonic_ms()
-        pause_s = _FIRST_PAUSE_S
+        pauses_s = doubling_pauses(*_PAUSES_S)
         while True:
             answer = self.get_object(path)
             if (answer.get("status") or {}).get("id") == "COMPLETED":
@@ -244,8 +243,7 @@ class RestClient:
                 raise OperationLateError(request_id, self._timeout_s, path, CLIENT_TIMEOUT.key)
             if on_progress is not None:
                 on_progress(waited_s)
-            self._wait(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            self._wait(next(pauses_s))
 
     def _json(self, method: str, path: str, body: Json, query: Mapping[str, object]) -> Json:
         with self._answer(method, path, body, query, {}) as answer:

@@ -37,7 +37,7 @@ from headrace.rest.kept_answers import KeptAnswers
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 
 if TYPE_CHECKING:
-    from headrace.rest.models.metrics_history import MetricsHistoryInfo
+    from headrace.rest.models.vertices import MetricsHistoryInfo
 
 T = TypeVar("T")
 AskMetricsHistory = Callable[[JobId], Awaitable["MetricsHistoryInfo"]]
@@ -137,7 +137,7 @@ class ClusterView:
         """Return metrics of a job over time, no points where nobody keeps them; UnknownJobError."""
         await self.status(job_id)
         if self._metrics_history is None:
-            from headrace.rest.models.metrics_history import MetricsHistoryInfo
+            from headrace.rest.models.vertices import MetricsHistoryInfo
 
             return MetricsHistoryInfo(jid=job_id.hex(), interval=0, timestamps=[], vertices=[])
         return await self._metrics_history(job_id)

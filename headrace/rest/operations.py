@@ -18,7 +18,7 @@ _KEPT_MAX: Final = 1000
 class _Operation:
     task: asyncio.Task[Any]
     completed_ms: float | None = None
-    is_told: bool = False
+    is_fetched: bool = False
 
 
 class Operations:
@@ -28,7 +28,7 @@ class Operations:
         self._clock: Final = clock
         self._store_ms: Final = store_ms
         self._operations: dict[tuple[str, str, str], _Operation] = {}
-        self._told: Final = asyncio.Event()
+        self._fetched: Final = asyncio.Event()
 
     def start(
         self,
@@ -57,19 +57,19 @@ class Operations:
         if operation is None:
             return None
         if operation.task.done():
-            operation.is_told = True
-            self._told.set()
+            operation.is_fetched = True
+            self._fetched.set()
         return operation.task
 
-    async def all_told(self) -> None:
+    async def all_fetched(self) -> None:
         """Wait until somebody has asked for each result.
 
         A job may end with its savepoint, and the cluster with its job: who asked for it is to learn where it is.
         Source: Flink CompletedOperationCache.closeAsync.
         """
-        while any(not operation.is_told for operation in self._operations.values()):
-            self._told.clear()
-            await self._told.wait()
+        while any(not operation.is_fetched for operation in self._operations.values()):
+            self._fetched.clear()
+            await self._fetched.wait()
 
     def _completed(self, operation: _Operation) -> None:
         operation.completed_ms = self._clock.monotonic_ms()

@@ -41,12 +41,10 @@ from headrace.rest.handlers import (
     vertices,
 )
 from headrace.rest.messages import OperationOutcome
-from headrace.rest.models import applications as application_models
 from headrace.rest.models import checkpoints as checkpoint_models
 from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models import jars as jar_models
 from headrace.rest.models import jobs as job_models
-from headrace.rest.models import metrics_history as metrics_history_models
 from headrace.rest.models import state as state_models
 from headrace.rest.models import task_managers as task_manager_models
 from headrace.rest.models import vertices as vertex_models
@@ -157,12 +155,14 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get(
         "/datasets/delete/{triggerid}",
         data_sets.data_set_deletion_status,
-        checkpoint_models.SavepointStatus,
+        checkpoint_models.SavepointOperationResult,
     ),
     # The driver
     _get("/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]),
     _get(
-        "/jobmanager/environment", cluster.job_manager_environment, cluster_models.EnvironmentInfo
+        "/jobmanager/environment",
+        cluster.job_manager_environment,
+        cluster_models.JobManagerEnvironment,
     ),
     _page("/jobmanager/metrics", metrics.job_manager_metrics, METRIC_LIST),
     _get("/jobmanager/logs", cluster.job_manager_logs, cluster_models.LogFileList),
@@ -189,7 +189,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get(
         f"{_JOB}/execution-result",
         jobs.job_execution_result,
-        job_models.JobExecutionResult,
+        job_models.JobExecutionResultResponseBody,
         is_archived=True,
     ),
     _page(f"{_JOB}/plan", jobs.job_plan, job_models.JobPlanInfo, of_job=True),
@@ -200,7 +200,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _page(
         f"{_JOB}/metrics-history",
         metrics.job_metrics_history,
-        metrics_history_models.MetricsHistoryInfo,
+        vertex_models.MetricsHistoryInfo,
         of_job=True,
     ),
     _get(
@@ -212,7 +212,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get(
         f"{_JOB}/jobmanager/environment",
         cluster.job_manager_environment,
-        cluster_models.EnvironmentInfo,
+        cluster_models.JobManagerEnvironment,
         is_archived=True,
     ),
     RestRoute(
@@ -246,10 +246,8 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         for part in ("overview", "summary", "history", "details/{rescaleuuid}", "config")
     ),
     # Applications
-    _get(
-        "/applications/overview", applications.list_applications, application_models.ApplicationList
-    ),
-    _get(_APPLICATION, applications.application_details, application_models.ApplicationDetails),
+    _get("/applications/overview", applications.list_applications, job_models.ApplicationList),
+    _get(_APPLICATION, applications.application_details, job_models.ApplicationDetails),
     RestRoute(
         "POST",
         f"{_APPLICATION}/cancel",
@@ -266,7 +264,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         list[cluster_models.Setting],
     ),
     # Vertices and subtasks
-    _page(_VERTEX, vertices.vertex_details, vertex_models.VertexDetails, of_job=True),
+    _page(_VERTEX, vertices.vertex_details, vertex_models.JobVertexDetailsInfo, of_job=True),
     _page(
         f"{_VERTEX}/subtasktimes", vertices.subtask_times, vertex_models.SubtaskTimes, of_job=True
     ),
@@ -286,7 +284,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         vertex_models.VertexAccumulators,
         of_job=True,
     ),
-    _get(f"{_VERTEX}/flamegraph", flame_graphs.vertex_flame_graph, vertex_models.FlameGraph),
+    _get(f"{_VERTEX}/flamegraph", flame_graphs.vertex_flame_graph, vertex_models.VertexFlameGraph),
     _page(f"{_VERTEX}/subtasks/metrics", metrics.metrics_of_subtasks, COMBINED_METRICS),
     _page(
         f"{_VERTEX}/subtasks/accumulators",
@@ -318,7 +316,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _page(
         f"{_JOB}/checkpoints/config",
         checkpoints.checkpoint_config,
-        checkpoint_models.CheckpointConfig,
+        checkpoint_models.CheckpointConfigInfo,
         of_job=True,
     ),
     _page(
@@ -341,7 +339,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get(
         f"{_JOB}/checkpoints/{{triggerid}}",
         savepoints.checkpoint_status,
-        checkpoint_models.CheckpointStatus,
+        checkpoint_models.CheckpointOperationResult,
     ),
     _begun(
         f"{_JOB}/savepoints",
@@ -351,7 +349,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get(
         f"{_JOB}/savepoints/{{triggerid}}",
         savepoints.savepoint_status,
-        checkpoint_models.SavepointStatus,
+        checkpoint_models.SavepointOperationResult,
     ),
     _begun(f"{_JOB}/stop", savepoints.stop_with_savepoint, checkpoint_models.StopRequest),
     _post(
@@ -363,7 +361,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get(
         "/savepoint-disposal/{triggerid}",
         savepoints.disposal_status,
-        checkpoint_models.SavepointStatus,
+        checkpoint_models.SavepointOperationResult,
     ),
     # State, which is read when it is asked for
     _get(f"{_JOB}/state", state.job_state, state_models.StateInfo),
@@ -372,7 +370,11 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     ),
     _get(f"{_JOB}/state/operators/{{operatorid}}/rows", state.state_rows, state_models.StateRows),
     _begun(f"{_JOB}/state/edits", state.edit_state, state_models.StateEditRequest),
-    _get(f"{_JOB}/state/edits/{{triggerid}}", state.edit_status, state_models.StateEditStatus),
+    _get(
+        f"{_JOB}/state/edits/{{triggerid}}",
+        state.edit_status,
+        state_models.StateEditOperationResult,
+    ),
     # Programs
     _get("/jars", jars.list_jars, jar_models.JarList),
     _post("/jars/upload", jars.upload_jar, jar_models.JarUploadForm, jar_models.JarUploaded),
@@ -393,7 +395,9 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _get("/taskmanagers", task_managers.list_task_managers, task_manager_models.TaskManagerList),
     _page("/taskmanagers/metrics", metrics.metrics_of_task_managers, COMBINED_METRICS),
     _page(
-        _TASK_MANAGER, task_managers.task_manager_details, task_manager_models.TaskManagerDetails
+        _TASK_MANAGER,
+        task_managers.task_manager_details,
+        task_manager_models.TaskManagerDetailsInfo,
     ),
     _page(f"{_TASK_MANAGER}/metrics", metrics.task_manager_metrics, METRIC_LIST),
     _get(f"{_TASK_MANAGER}/logs", task_managers.task_manager_logs, cluster_models.LogFileList),

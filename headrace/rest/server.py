@@ -48,7 +48,7 @@ from headrace.rest.options import (
     WEB_SUBMIT_ENABLE,
     RestAuthentication,
 )
-from headrace.rest.programs.program_service import ProgramService
+from headrace.rest.programs.program_runs import ProgramService
 
 _LOG: Final = logging.getLogger(__name__)
 _REACHABLE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -174,8 +174,7 @@ class HttpServer:
             # Imported late: this takes half a second, in which the cluster starts.
             import uvicorn
 
-            from headrace.rest.http_protocol import BoundedHttpProtocol
-            from headrace.rest.http_server import BoundedHttpServer
+            from headrace.rest.http_server import BoundedHttpProtocol, BoundedHttpServer
 
             # Who sends nonsense must not write to the program's terminal.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
@@ -236,7 +235,7 @@ class RestServer(HttpServer):
         """End it, once results that were asked for are told, or nobody comes; and with it programs that run."""
         self._programs.close()
         with contextlib.suppress(TimeoutError):
-            self._thread.run(self._operations.all_told(), _TELL_TIMEOUT_S)
+            self._thread.run(self._operations.all_fetched(), _TELL_TIMEOUT_S)
         super().close()
 
 

@@ -388,7 +388,7 @@ class _Target(Generic[P]):
         self._on_answer = on_answer
         self._next: Cancellable | None = None
         self._outstanding_count = 0
-        self._is_told = False
+        self._is_failure_logged = False
 
     def beat(self) -> None:
         """Send one request and plan the next."""
@@ -410,8 +410,8 @@ class _Target(Generic[P]):
             self._watched.unreachable()
         except SerializationError as error:
             # Each answer will be like this one, and the silence that it looks like would not say why.
-            if not self._is_told:
-                self._is_told = True
+            if not self._is_failure_logged:
+                self._is_failure_logged = True
                 _LOG.warning(
                     "heartbeats of %s fail, so that it will be lost: %s", self.resource_id, error
                 )

@@ -10,11 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
-from headrace.api.settings.python_files import python_files
+from headrace.api.settings.python_files import python_files, with_python_files
 from headrace.cluster.high_availability.options import (
     HIGH_AVAILABILITY_TYPE,
     is_highly_available,
@@ -27,7 +25,7 @@ from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import JobGraph
-from headrace.graph.pipeline_options import FREE_PREFIXES, PYTHON_FILES, runs_in_batch
+from headrace.graph.pipeline_options import FREE_PREFIXES, runs_in_batch
 from headrace.spark.batch.batch_support import refuse_unsupported
 from headrace.spark.master import embedded_slot_count, given_master, parse_master
 from headrace.spark.options import SLOT_COUNT
@@ -197,9 +195,7 @@ class SparkExecutor:
         # A program may name files after the executor was made, as it is before a program begins.
         files = python_files(Settings(job_graph.settings))
         host.provide(files)
-        # As absolute paths, which mean the same to a worker on this machine.
-        said = {PYTHON_FILES.key: ",".join(map(str, files))} if files else {}
-        return msgspec.structs.replace(job_graph, settings={**job_graph.settings, **said})
+        return with_python_files(job_graph, files)
 
     def _warn_of_idle_settings(self, settings: Mapping[str, str]) -> None:
         """Say once which keys of the program change nothing: a ported program may bring some of Flink's."""

@@ -32,13 +32,13 @@ from headrace.core.ids import ResourceId
 from headrace.core.process.log_files import JOB_MANAGER, named_log_folder, private_folder
 from headrace.core.process.log_options import LOG_DIR
 from headrace.core.process.logger_tap import HEADRACE_TAP
-from headrace.core.process.process_log import ProcessLog
-from headrace.core.process.process_memory import (
+from headrace.core.process.memory_parts import (
     PROCESS_MEMORY,
     PROCESSES_PER_HOST,
-    container_memory_bytes,
     is_memory_total_set,
 )
+from headrace.core.process.process_log import ProcessLog
+from headrace.core.process.process_memory import container_memory_bytes
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import (
     cluster_identity,

@@ -70,10 +70,10 @@ class SessionCluster:
         host = self._host
         assert host is not None, "the session has not been started"
         while True:
-            is_told = host.handle.is_shutting_down.wait(_POLL_S)
+            is_ending = host.handle.is_shutting_down.wait(_POLL_S)
             if host.failure is not None:
                 raise host.failure
-            if is_told:
+            if is_ending:
                 return
             if host.has_lost_session:
                 raise SessionStoppedError

@@ -310,12 +310,12 @@ class Task:
                 return Step.DONE
 
     def _check_producer(self, partition_id: ResultPartitionId, answer: AnswerVerdict) -> None:
-        def told(verdict: ProducerVerdict) -> None:
+        def answered(verdict: ProducerVerdict) -> None:
             if verdict is ProducerVerdict.CANCEL:
                 self.cancel()
             answer(verdict)
 
-        self._environment.listener.check_producer(self.attempt_id, partition_id, told)
+        self._environment.listener.check_producer(self.attempt_id, partition_id, answered)
 
     def _reach(self, state: ExecutionState) -> None:
         with self._lock:

@@ -30,14 +30,14 @@ class StallDetector:
         self._timeout_ms = timeout_ms
         self._progress = -1
         self._since_ms = now_ms
-        self._is_told = False
+        self._is_reported = False
 
     def look(self, now_ms: float, progress: int, has_work: bool) -> bool:
         """Return True once per stall: no progress for the timeout although there was work throughout."""
         if progress != self._progress or not has_work:
-            self._progress, self._since_ms, self._is_told = progress, now_ms, False
-        elif not self._is_told and now_ms - self._since_ms >= self._timeout_ms:
-            self._is_told = True
+            self._progress, self._since_ms, self._is_reported = progress, now_ms, False
+        elif not self._is_reported and now_ms - self._since_ms >= self._timeout_ms:
+            self._is_reported = True
             return True
         return False
 

@@ -63,6 +63,13 @@ ROOMS: Final[dict[str, Layers]] = {
         ("storage",),
         ("retention",),
     ),
+    "metrics": (
+        ("metric_name", "scopes"),
+        ("cluster_names", "instruments"),
+        ("groups",),
+        ("names", "readings"),
+        ("reporters",),
+    ),
     "connectors.files": (
         ("paths",),
         ("formats",),

@@ -12,18 +12,18 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (44, 4_920),
     "checkpoint": (23, 2_700),
-    "cli": (59, 5_150),
+    "cli": (60, 5_150),
     "client": (6, 605),
     "cluster": (162, 15_570),
     "common": (21, 150),
     "connectors": (58, 6_130),
-    "core": (62, 5_800),
+    "core": (60, 5_800),
     "datastream": (40, 400),
     "functions": (29, 3_010),
     "gateways": (14, 1_090),
     "graph": (11, 1_450),
     "headrace": (3, 60),
-    "metrics": (26, 2_210),
+    "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (49, 5_500),
     "rest": (81, 7_530),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (950, 93_030)
+WHEEL_CEILING: Final = (945, 92_970)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -51,8 +51,6 @@ def forbidden_lines(file: Path) -> Iterator[str]:
             yield f"{file.relative_to(ROOT)}:{number} {line.strip()[:100]}"
 
 
-REST_MODELS: Final = PACKAGE / "rest" / "models"
-"""A model is the JSON form of a message, and may be called as it is."""
 SAME_NAMES_ALLOWED: Final[dict[str, str]] = {
     "BATCH_ROWS": "each source's own, beside the loop that it bounds",
     "BUILT_IN": "what shuffle services and others call theirs, each in its own file",
@@ -111,8 +109,6 @@ def names_declared_twice() -> dict[str, list[str]]:
     """Public names that more than one module of the package declares, with the modules."""
     found: dict[str, list[str]] = {}
     for file in source_files():
-        if file.parent == REST_MODELS:
-            continue
         for name in sorted(set(_declared_names(file))):
             if not name.startswith("_"):
                 found.setdefault(name, []).append(str(file.relative_to(PACKAGE)))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_interrupted_job
-from headrace.core.clock import SystemClock
+from headrace.core.clock import SystemClock, doubling_pauses
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -19,8 +19,7 @@ from headrace.gateways.job_master import CollectedResults
 
 _PIECES_PER_FETCH: Final = 64
 _CLOCK: Final = SystemClock()
-_FIRST_PAUSE_S: Final = 0.002
-_LONGEST_PAUSE_S: Final = 0.1
+_PAUSES_S: Final = 0.002, 0.1
 
 
 class CloseableIterator:
@@ -126,7 +125,7 @@ class CloseableIterator:
 
     def _next_batch(self, deadline_ns: int | None = None) -> RecordBatch | None:
         """Wait for the next batch; None after the last, or where the deadline has passed."""
-        pause_s = _FIRST_PAUSE_S
+        pauses_s = doubling_pauses(*_PAUSES_S)
         while not self._batches:
             if self._has_ended:
                 return None
@@ -135,8 +134,7 @@ class CloseableIterator:
             elif not self._fetch():
                 if deadline_ns is not None and _CLOCK.monotonic_ns() > deadline_ns:
                     return None
-                self._pause.wait(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                self._pause.wait(next(pauses_s))
         return self._batches.popleft()
 
     def _fetch(self) -> bool:

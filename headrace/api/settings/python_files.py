@@ -1,11 +1,15 @@
 """Python files of a program, `python.files`: modules, packages and archives that its functions import."""
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.process.interpreter import is_plain_folder
+from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import PYTHON_FILES
 
 
@@ -20,6 +24,12 @@ def python_files(settings: Settings) -> tuple[Path, ...]:
             raise ConfigurationError(PYTHON_FILES.key, text, "there is no such file or folder")
         found.append(path)
     return tuple(found)
+
+
+def with_python_files(graph: JobGraph, files: Sequence[Path]) -> JobGraph:
+    """Return a job that names its files by absolute paths, which mean the same to a worker on this machine."""
+    settings = {**graph.settings, PYTHON_FILES.key: ",".join(map(str, files))}
+    return msgspec.structs.replace(graph, settings=settings) if files else graph
 
 
 def pack(folder: Path, scratch: Path) -> Path:

@@ -1,7 +1,7 @@
 """WindowedStream and AllWindowedStream: streams cut into windows, keyed or as a whole."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from headrace.api.columns.aggregates import Aggregate
 from headrace.api.columns.columnar_aggregates import AskedWindows, aggregate_columns
@@ -37,12 +37,16 @@ AnyProcessWindowFunction = ProcessWindowFunction[Any, Any, Any, Any]
 AnyProcessAllWindowFunction = ProcessAllWindowFunction[Any, Any, Any]
 
 
-class OneStreamWindows(WindowSettings):
-    """Base class of windows over one stream, keyed or not."""
+A = TypeVar("A")
+P = TypeVar("P")
+
+
+class OneStreamWindows(WindowSettings, Generic[A, P]):
+    """Base class of windows over one stream, keyed or not. `A`, `P`: classes of functions that see whole windows."""
 
     _is_keyed: bool
     _window_functions: ClassVar[tuple[type, type]]
-    """Classes of window functions that may take the single element of an incremental function."""
+    """Classes of functions that see whole windows: the simple one, and the one with a context."""
 
     def __init__(self, stream: DataStream, window_assigner: Any) -> None:
         super().__init__(stream.get_execution_environment(), window_assigner)
@@ -57,6 +61,53 @@ class OneStreamWindows(WindowSettings):
         """Send records that come later than that to a side output, instead of dropping and counting them."""
         self._late_tag = check_tag(output_tag)
         return self
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: A | P | None = None,
+        output_type: TypeLike = None,
+    ) -> DataStream:
+        """Combine records as they come; a window function then sees exactly one element."""
+        check_function(reduce_function, ReduceFunction)
+        _check_window_function(window_function, *self._window_functions)
+        default = self.get_input_type() if window_function is None else None
+        return self._windowed(reduce_function, window_function, resolve_type(output_type, default))
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction | Aggregate,
+        *more: Any,
+        window_function: A | P | None = None,
+        accumulator_type: TypeLike = None,
+        output_type: TypeLike = None,
+    ) -> DataStream:
+        """Aggregate records as they come.
+
+        With an AggregateFunction, record by record; a window function then sees exactly one element. Accumulators are
+        kept as values of `accumulator_type`, or pickled where it is left out. With built-in
+        aggregates (`agg.count().alias("flights"), agg.mean("delay")`) on whole batches: rows of the key columns,
+        `window_start`, `window_end` and one column per aggregate; without those two in the window that ends with the
+        input, `GlobalWindows.create_with_end_of_stream_trigger()`, whose rows have no timestamps. Of a stream without
+        keys, subtasks share the windows out among themselves.
+        """
+        return self._aggregated(
+            aggregate_function,
+            more,
+            window_function=window_function,
+            accumulator_type=accumulator_type,
+            output_type=output_type,
+        )
+
+    def apply(self, window_function: A, output_type: TypeLike = None) -> DataStream:
+        """Call a WindowFunction, or an AllWindowFunction, with all records of a window."""
+        _check_window_function(window_function, self._window_functions[0])
+        return self._windowed(None, window_function, resolve_type(output_type))
+
+    def process(self, process_window_function: P, output_type: TypeLike = None) -> DataStream:
+        """Call a ProcessWindowFunction, or a ProcessAllWindowFunction, with all records of a window."""
+        _check_window_function(process_window_function, self._window_functions[1])
+        return self._windowed(None, process_window_function, resolve_type(output_type))
 
     def rows_with_max(self, column: str) -> DataStream:
         """Return the rows of each window in which `column` is largest, all of them where several are, in columns.
@@ -169,7 +220,7 @@ class OneStreamWindows(WindowSettings):
         return DataStream(self.get_execution_environment(), operator)
 
 
-class WindowedStream(OneStreamWindows):
+class WindowedStream(OneStreamWindows[AnyWindowFunction, AnyProcessWindowFunction]):
     """A keyed stream cut into windows."""
 
     _is_keyed = True
@@ -186,56 +237,8 @@ class WindowedStream(OneStreamWindows):
             )
         return self._keyed_stream.origin, self._keyed_stream.key_columns
 
-    def reduce(
-        self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: AnyWindowFunction | AnyProcessWindowFunction | None = None,
-        output_type: TypeLike = None,
-    ) -> DataStream:
-        """Combine records as they come; a window function then sees exactly one element."""
-        check_function(reduce_function, ReduceFunction)
-        _check_window_function(window_function, *self._window_functions)
-        default = self.get_input_type() if window_function is None else None
-        return self._windowed(reduce_function, window_function, resolve_type(output_type, default))
 
-    def aggregate(
-        self,
-        aggregate_function: AggregateFunction | Aggregate,
-        *more: Any,
-        window_function: AnyWindowFunction | AnyProcessWindowFunction | None = None,
-        accumulator_type: TypeLike = None,
-        output_type: TypeLike = None,
-    ) -> DataStream:
-        """Aggregate records as they come.
-
-        With an AggregateFunction, record by record; a window function then sees exactly one element. Accumulators are
-        kept as values of `accumulator_type`, or pickled where it is left out. With built-in
-        aggregates (`agg.count().alias("flights"), agg.mean("delay")`) on whole batches: rows of the key columns,
-        `window_start`, `window_end` and one column per aggregate; without those two in the window that ends with the
-        input, `GlobalWindows.create_with_end_of_stream_trigger()`, whose rows have no timestamps.
-        """
-        return self._aggregated(
-            aggregate_function,
-            more,
-            window_function=window_function,
-            accumulator_type=accumulator_type,
-            output_type=output_type,
-        )
-
-    def apply(self, window_function: AnyWindowFunction, output_type: TypeLike = None) -> DataStream:
-        """Call a WindowFunction with all records of a window."""
-        _check_window_function(window_function, WindowFunction)
-        return self._windowed(None, window_function, resolve_type(output_type))
-
-    def process(
-        self, process_window_function: AnyProcessWindowFunction, output_type: TypeLike = None
-    ) -> DataStream:
-        """Call a ProcessWindowFunction with all records of a window."""
-        _check_window_function(process_window_function, ProcessWindowFunction)
-        return self._windowed(None, process_window_function, resolve_type(output_type))
-
-
-class AllWindowedStream(OneStreamWindows):
+class AllWindowedStream(OneStreamWindows[AnyAllWindowFunction, AnyProcessAllWindowFunction]):
     """A stream cut into windows as a whole, by one non-parallel operator."""
 
     _is_keyed = False
@@ -243,54 +246,6 @@ class AllWindowedStream(OneStreamWindows):
 
     def __init__(self, data_stream: DataStream, window_assigner: Any) -> None:
         super().__init__(data_stream, window_assigner)
-
-    def reduce(
-        self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: AnyAllWindowFunction | AnyProcessAllWindowFunction | None = None,
-        output_type: TypeLike = None,
-    ) -> DataStream:
-        """Combine records as they come; a window function then sees exactly one element."""
-        check_function(reduce_function, ReduceFunction)
-        _check_window_function(window_function, *self._window_functions)
-        default = self.get_input_type() if window_function is None else None
-        return self._windowed(reduce_function, window_function, resolve_type(output_type, default))
-
-    def aggregate(
-        self,
-        aggregate_function: AggregateFunction | Aggregate,
-        *more: Any,
-        window_function: AnyAllWindowFunction | AnyProcessAllWindowFunction | None = None,
-        accumulator_type: TypeLike = None,
-        output_type: TypeLike = None,
-    ) -> DataStream:
-        """Aggregate records as they come; a window function then sees exactly one element.
-
-        Or built-in aggregates (`agg.max("price")`) on whole batches: rows of `window_start`, `window_end` and one
-        column per aggregate, of windows that subtasks share out among themselves. Accumulators of an AggregateFunction
-        are kept as values of `accumulator_type`, or pickled where it is left out.
-        """
-        return self._aggregated(
-            aggregate_function,
-            more,
-            window_function=window_function,
-            accumulator_type=accumulator_type,
-            output_type=output_type,
-        )
-
-    def apply(
-        self, window_function: AnyAllWindowFunction, output_type: TypeLike = None
-    ) -> DataStream:
-        """Call an AllWindowFunction with all records of a window."""
-        _check_window_function(window_function, AllWindowFunction)
-        return self._windowed(None, window_function, resolve_type(output_type))
-
-    def process(
-        self, process_window_function: AnyProcessAllWindowFunction, output_type: TypeLike = None
-    ) -> DataStream:
-        """Call a ProcessAllWindowFunction with all records of a window."""
-        _check_window_function(process_window_function, ProcessAllWindowFunction)
-        return self._windowed(None, process_window_function, resolve_type(output_type))
 
 
 def _function_arguments(more: Sequence[Any], **keywords: Any) -> dict[str, Any]:

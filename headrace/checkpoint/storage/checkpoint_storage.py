@@ -268,12 +268,12 @@ def _was_published_after_all(uri: str, content: bytes, epoch: int, token: str) -
 
 def completed_in(folder: str, key: MetadataKey) -> list[CompletedCheckpoint]:
     """Return the complete checkpoints in a job's folder, oldest first. MetadataError, CheckpointStorageError."""
-    numbers = sorted({*ids_in(folder), *_told_newest(folder)})
+    numbers = sorted({*ids_in(folder), *_recorded_newest(folder)})
     found = [load_completed(child_uri(folder, f"chk-{number}"), key) for number in numbers]
     return [checkpoint for checkpoint in found if checkpoint is not None]
 
 
-def _told_newest(folder: str) -> list[int]:
+def _recorded_newest(folder: str) -> list[int]:
     """Read the newest id, which a listing may not show yet."""
     uri = child_uri(folder, _NEWEST)
     if not is_there(uri):

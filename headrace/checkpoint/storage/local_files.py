@@ -69,7 +69,7 @@ def put_local(path: str, temporary: str, content: bytes) -> bool:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-    _sync_folder(os.path.dirname(path))
+    sync_path(os.path.dirname(path))
     return True
 
 
@@ -81,13 +81,13 @@ def _put_by_claim(path: str, temporary: str) -> bool:
     except FileExistsError:
         return False
     os.replace(temporary, path)
-    _sync_folder(os.path.dirname(path))
+    sync_path(os.path.dirname(path))
     return True
 
 
-def _sync_folder(folder: str) -> None:
-    # Without this the new name may not survive a loss of power although the content does.
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_path(path: str) -> None:
+    """Have a file or folder survive a loss of power; the content of a file does not without the name in its folder."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -4,26 +4,29 @@ import faulthandler
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
+from headrace.api.client.job_client import JobClient
+from headrace.api.executors import PipelineExecutor, set_default_settings
 from headrace.cli.cluster.session import serve_session
 from headrace.cli.daemon.console_file import ConsoleFile
 from headrace.cli.daemon.messages import (
     Instructions,
     Report,
+    Reporter,
     RunJobCluster,
     RunProgram,
     RunSession,
 )
-from headrace.cli.daemon.program import run_program
-from headrace.cli.daemon.reporter import Reporter
 from headrace.cli.daemon.supervisor import Supervisor
 from headrace.cli.logs import configure_logs, report_failure
+from headrace.cli.program_run import provide_python_files, run_here
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
 from headrace.core.process.log_options import LOG_MAX_SIZE
+from headrace.spark.executor import SparkExecutor
 from headrace.spark.job_cluster import JobCluster
 from headrace.spark.session_cluster import SessionCluster
 
@@ -65,7 +68,7 @@ def main() -> int:
                     create=JobCluster,
                 )
             case RunProgram() as program:
-                return run_program(program, settings, folder, reporter)
+                return _run_program(program, settings, folder, reporter)
     except Exception as error:
         reporter.tell_failure(error)
         return report_failure(error)
@@ -91,6 +94,45 @@ def _have_no_input() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, _STANDARD_INPUT)
     os.close(nothing)
+
+
+def _run_program(
+    program: RunProgram, settings: Settings, log_folder: Path, reporter: Reporter
+) -> int:
+    """Run a program, wait for the jobs that it leaves running, and return its exit code. In the main thread."""
+    executor = SparkExecutor(settings, log_folder=log_folder)
+
+    def submitted(client: JobClient) -> None:
+        if not reporter.is_open:
+            return
+        rest = executor.rest
+        reporter.tell(
+            Report(
+                job_id=str(client.get_job_id()),
+                address="" if rest is None else rest.address,
+                connection_file="" if rest is None else str(rest.connection_file),
+            )
+        )
+
+    def failed(error: BaseException) -> int:
+        reporter.tell_failure(error)
+        return report_failure(error)
+
+    runner: PipelineExecutor = cast("PipelineExecutor", executor)
+    given = settings.to_dict()
+    provide_python_files(given)
+    set_default_settings(given)
+    code = run_here(
+        Path(program.program),
+        program.arguments,
+        given,
+        runner,
+        on_submitted=submitted,
+        on_error=failed,
+        awaits_jobs=True,
+    )
+    reporter.tell(Report(exit_code=code))
+    return code
 
 
 if __name__ == "__main__":

@@ -183,8 +183,8 @@ class DaemonProcess:
 
     def _last_words(self, reason: str) -> tuple[str, ...]:
         said = last_lines(self.log_folder, _SHOWN_LINES)
-        told = "and said nothing" if not said else "and said last:"
-        return (f"the daemon did not start: {reason}, {told}", *(f"  {line}" for line in said))
+        ending = "and said nothing" if not said else "and said last:"
+        return (f"the daemon did not start: {reason}, {ending}", *(f"  {line}" for line in said))
 
     def _close_report(self) -> None:
         descriptor, self._report = self._report, None

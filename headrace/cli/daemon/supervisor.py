@@ -17,8 +17,7 @@ from headrace.api.client.program_end import (
     ignore_termination,
 )
 from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
-from headrace.cli.daemon.messages import Report, RunSession
-from headrace.cli.daemon.reporter import Reporter
+from headrace.cli.daemon.messages import Report, Reporter, RunSession
 from headrace.cli.logs import EXIT_FAILED
 from headrace.core.clock import Clock, SystemClock
 

@@ -47,7 +47,7 @@ _TARGETS: Final = ("remote",)
 _RULE: Final = "-" * 60
 _JOB_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
 _SAVEPOINT_PATH: Final = re.compile(r"/jobs/([0-9a-f]{32})/savepoints/[0-9a-f]{32}")
-_TOLD_EACH_S: Final = 10.0
+_NOTE_INTERVAL_S: Final = 10.0
 _COMPLETION: Final = {
     RETRY_MAX_ATTEMPTS.key: "1",
     CONNECTION_TIMEOUT.key: "300 ms",
@@ -114,12 +114,12 @@ class ClusterSession:
     ) -> dict[str, Any]:
         """Begin an operation and return its result; who waits is told now and then that it goes on."""
         request_id = self.client.begin(path, body)
-        told_s = 0.0
+        noted_s = 0.0
 
         def tell(waited_s: float) -> None:
-            nonlocal told_s
-            if waited_s - told_s >= _TOLD_EACH_S:
-                told_s = waited_s
+            nonlocal noted_s
+            if waited_s - noted_s >= _NOTE_INTERVAL_S:
+                noted_s = waited_s
                 self.note(f"still waiting after {waited_s:.0f} s")
 
         results_path = f"{results or path}/{request_id}"
@@ -143,13 +143,13 @@ class ClusterSession:
         running = [job for job in jobs if not is_ended(job["state"])]
         if len(running) == 1:
             return str(running[0]["jid"])
-        told = "".join(
+        listed = "".join(
             f"\n  {job['jid']}  {on_one_line(job['name'])} ({job['state']})"
             for job in running or jobs
         )
         if running:
-            raise click.UsageError(f"{len(running)} jobs run: name one of them{told}")
-        hint = f": name one that has ended{told}" if jobs else ", and none has run"
+            raise click.UsageError(f"{len(running)} jobs run: name one of them{listed}")
+        hint = f": name one that has ended{listed}" if jobs else ", and none has run"
         raise click.UsageError(f"no job runs{hint}")
 
     def vertex_named(self, job_id: str, named: str) -> dict[str, Any]:

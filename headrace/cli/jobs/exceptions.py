@@ -11,7 +11,7 @@ from headrace.core.errors import is_user_file
 from headrace.rest.client import path_of
 
 _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
-_TOLD_PLACE: Final = re.compile(
+_PLACE: Final = re.compile(
     r"\(in operator '(?P<operator>.*?)', (?P<file>[^()]+), line (?P<line>\d+)\)"
 )
 _HELP: Final = """\
@@ -84,9 +84,10 @@ def exception_lines(failure: _Entry, has_traceback: bool) -> list[str]:
     lines = [f"{place}: {said}" if place else said, f"  {at}{where}"]
     others = failure.get("concurrentExceptions") or []
     if others:
-        told = {message_of(one) for one in others} - {said}
+        messages = {message_of(one) for one in others} - {said}
         lines.append(
-            f"  with it {len(others)} more failed" + "".join(f"\n    {one}" for one in sorted(told))
+            f"  with it {len(others)} more failed"
+            + "".join(f"\n    {one}" for one in sorted(messages))
         )
     if has_traceback and stacktrace:
         lines += [f"  {line}" for line in stacktrace.rstrip().splitlines()]
@@ -98,8 +99,8 @@ def place_of(stacktrace: str) -> str:
     frames = [found for found in _FRAME.finditer(stacktrace) if is_user_file(found[1])]
     if frames:
         return f"{frames[-1][1]}, line {frames[-1][2]}"
-    told = _TOLD_PLACE.search(stacktrace)
-    return f"{told['file']}, line {told['line']}" if told else ""
+    place = _PLACE.search(stacktrace)
+    return f"{place['file']}, line {place['line']}" if place else ""
 
 
 def message_of(failure: _Entry) -> str:
@@ -108,7 +109,7 @@ def message_of(failure: _Entry) -> str:
         (line.strip() for line in failure.get("stacktrace", "").splitlines() if line.strip()), ""
     )
     name = str(failure.get("exceptionName", "")).rpartition(".")[2]
-    text = _TOLD_PLACE.sub(lambda found: f"(in operator '{found['operator']}')", first)
+    text = _PLACE.sub(lambda found: f"(in operator '{found['operator']}')", first)
     if not text or text.startswith("Traceback "):
         return name or "unknown error"
     # Texts of our own errors begin with the class of the user's exception, those of others with their own.

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.cli.figures import WATERMARK_ROUNDING
-from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.error_text import on_one_line, without_controls
 from headrace.metrics import names
+from headrace.metrics.event_time import event_time_of
 
 METRICS: Final = (
     names.BUSY_TIME.name,
@@ -92,7 +91,8 @@ def vertex_figures(number: int, vertex: Mapping[str, Any], answer: object) -> Ve
         idle=_share(found, names.IDLE_TIME.name, "avg"),
         records_in_per_second=_value(found, names.NUM_RECORDS_IN_PER_SECOND.name, "sum"),
         records_out_per_second=_value(found, names.NUM_RECORDS_OUT_PER_SECOND.name, "sum"),
-        watermark_ms=_watermark(found),
+        # The least of the subtasks that have one.
+        watermark_ms=event_time_of(lambda row: _value(found, row.name, "min")),
     )
 
 
@@ -136,20 +136,9 @@ def _value(found: Aggregates, name: str, kind: str) -> float | None:
 
 def _share(found: Aggregates, name: str, kind: str) -> float | None:
     value = _value(found, name, kind)
-    return None if value is None else min(1.0, max(0.0, value / _MS_PER_SECOND))
+    return None if value is None else share_of_time(value)
 
 
-def _watermark(found: Aggregates) -> int | None:
-    """Return the least watermark: what the subtasks received, or of sources, which receive none, what they sent."""
-    for name in (names.CURRENT_INPUT_WATERMARK.name, names.CURRENT_OUTPUT_WATERMARK.name):
-        value = _value(found, name, "min")
-        if value is not None and value > MIN_TIMESTAMP + WATERMARK_ROUNDING:
-            return int(value)
-    return None
-
-
-def lag_ms(watermark_ms: int | None, now_ms: int) -> int | None:
-    """Return by how much a watermark is behind the clock; None before the first and after the last one."""
-    if watermark_ms is None or watermark_ms >= MAX_WATERMARK - WATERMARK_ROUNDING:
-        return None
-    return now_ms - watermark_ms
+def share_of_time(ms_per_second: float) -> float:
+    """Return a share in [0, 1]; means of shares measured at different moments may exceed it a little."""
+    return min(1.0, max(0.0, ms_per_second / _MS_PER_SECOND))

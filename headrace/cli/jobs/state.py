@@ -79,8 +79,8 @@ class _WordType(JobIdType):
                 states = client.get_object(path, **query)["states"]
                 found = [(one["name"], one["table"]) for one in states]
             return [
-                CompletionItem(name, help=told)
-                for name, told in found
+                CompletionItem(name, help=meaning)
+                for name, meaning in found
                 if name.startswith(incomplete)
             ]
         except (HeadraceError, click.UsageError, OSError, LookupError, TypeError):

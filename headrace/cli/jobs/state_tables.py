@@ -143,11 +143,11 @@ def _largest(
         return []
     largest = sorted(parts, key=lambda part: part[1]["size"], reverse=True)
     more = len(largest) - _PARTS_SHOWN
-    told = f"the largest has {_skew(skew)} the mean" if skew is not None else note
+    remark = f"the largest has {_skew(skew)} the mean" if skew is not None else note
     return [
         "",
         *table_lines(
-            [word, "rows", "size", told],
+            [word, "rows", "size", remark],
             [
                 [name, _count(one["rows"]), _bytes(one["size"]), ""]
                 for name, one in largest[:_PARTS_SHOWN]

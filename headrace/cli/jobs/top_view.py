@@ -18,7 +18,8 @@ from headrace.cli.figures import (
     watermark_text,
 )
 from headrace.cli.jobs.cluster_command import ENDED
-from headrace.cli.jobs.job_figures import JobFigures, ShownCheckpoints, VertexFigures, lag_ms
+from headrace.cli.jobs.job_figures import JobFigures, ShownCheckpoints, VertexFigures
+from headrace.metrics.event_time import lag_ms
 
 BAR_WIDTH: Final = 20
 _NAME_LENGTH_MIN: Final = 18
@@ -223,5 +224,7 @@ def _plain_line(vertex: VertexFigures, now_ms: int) -> str:
         ("watermark", "" if vertex.watermark_ms is None else watermark_text(vertex.watermark_ms)),
         ("lag", lag_text(vertex, now_ms)),
     ]
-    told = "  ".join(f"{name} {text}" for name, text in facts if text)
-    return f"{vertex.number:>3} {vertex.name} ×{vertex.parallelism} {vertex.state}  {told}".rstrip()
+    shown = "  ".join(f"{name} {text}" for name, text in facts if text)
+    return (
+        f"{vertex.number:>3} {vertex.name} ×{vertex.parallelism} {vertex.state}  {shown}".rstrip()
+    )

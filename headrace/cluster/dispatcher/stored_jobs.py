@@ -24,7 +24,7 @@ from headrace.cluster.high_availability.leader_election_service import (
     LeadershipLostError,
 )
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
-from headrace.core.clock import Clock
+from headrace.core.clock import Clock, doubling_pauses
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
@@ -39,8 +39,7 @@ from headrace.graph.job_graph import JobGraph, blob_keys
 T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(__name__)
-_FIRST_PAUSE_S: Final = 0.2
-_PAUSE_MAX_S: Final = 10.0
+_PAUSES_S: Final = 0.2, 10.0
 
 
 @dataclass(frozen=True)
@@ -183,11 +182,11 @@ class StoredJobs:
 
     async def _try_on(self, what: str, body: Callable[[], T]) -> T:
         """Run a call again until the storage does it, or this process does not lead any more."""
-        pause_s = _FIRST_PAUSE_S
+        pauses_s = doubling_pauses(*_PAUSES_S)
         while True:
             try:
                 return await self._run(what, body)
             except CheckpointStorageError as error:
+                pause_s = next(pauses_s)
                 _LOG.warning("cannot %s: %s; again in %g s", what, error, pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_MAX_S)

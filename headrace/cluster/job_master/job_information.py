@@ -65,8 +65,10 @@ class JobInformation:
 
     def details(self, explanation: str = "") -> JobDetails:
         """Return the job as it stands; `explanation` says what it waits for."""
-        overview, told = self._checkpointing.overview, self._notices.told
-        return describe_job(self._scheduler, self._vertices.describe(), overview, told, explanation)
+        overview, notices = self._checkpointing.overview, self._notices.shown
+        return describe_job(
+            self._scheduler, self._vertices.describe(), overview, notices, explanation
+        )
 
     @property
     def overview(self) -> JobOverview:

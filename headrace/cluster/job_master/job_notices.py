@@ -30,18 +30,18 @@ class JobNotices:
         self._clock: Final = clock
         self._later: Final = later
         self._topics: Final[dict[str, _Topic]] = {}
-        self._told: Final[deque[JobNotice]] = deque(maxlen=_KEPT_MAX)
+        self._shown: Final[deque[JobNotice]] = deque(maxlen=_KEPT_MAX)
 
     @property
-    def told(self) -> tuple[JobNotice, ...]:
-        """The newest ones that were told, oldest first."""
-        return tuple(self._told)
+    def shown(self) -> tuple[JobNotice, ...]:
+        """The newest ones that were shown, oldest first."""
+        return tuple(self._shown)
 
     def tell(self, topic: str, text: str) -> None:
         """Tell one line now, or, where many of the topic come, the newest one some seconds later."""
         period = self._topics.setdefault(topic, _Topic())
-        if period.told_count < _AT_ONCE_MAX:
-            period.told_count += 1
+        if period.shown_count < _AT_ONCE_MAX:
+            period.shown_count += 1
             self._show(text)
         else:
             period.held.append(text)
@@ -60,7 +60,7 @@ class JobNotices:
     def _period_over(self, period: "_Topic") -> None:
         period.timer = None
         # One line for each period, as long as more come than that.
-        period.told_count = _AT_ONCE_MAX if period.held_count else 0
+        period.shown_count = _AT_ONCE_MAX if period.held_count else 0
         if self._tell_held(period):
             period.timer = self._later(_PERIOD_MS, lambda: self._period_over(period))
 
@@ -75,7 +75,7 @@ class JobNotices:
     def _show(self, text: str) -> None:
         # Names of jobs and texts of errors are the program's.
         text = on_one_line(text)
-        self._told.append(JobNotice(self._clock.now_ms(), text))
+        self._shown.append(JobNotice(self._clock.now_ms(), text))
         _LOG.warning("%s", text)
 
 
@@ -83,7 +83,7 @@ class _Topic:
     """Notices of one topic in the present period: the number that was told, and the newest that was not."""
 
     def __init__(self) -> None:
-        self.told_count = 0
+        self.shown_count = 0
         self.held_count = 0
         self.held: deque[str] = deque(maxlen=1)
         self.timer: Cancellable | None = None

@@ -15,7 +15,7 @@ from headrace.cluster.job_master.executions import Execution
 from headrace.core.clock import Clock
 from headrace.core.ids import ExecutionVertexId, JobId
 from headrace.core.lifecycle import ExecutionState
-from headrace.metrics.spans import Span, SpanValue
+from headrace.metrics.readings import Span, SpanValue
 
 ReportSpan = Callable[[Span], None]
 CHECKPOINT_SPAN: Final = "Checkpoint"

@@ -51,31 +51,31 @@ class RegisteredTaskManager:
         decommissioned: str = "",
     ) -> TaskManagerInfo:
         """Return the information on it that is shown to people; a decommissioned one has no slot to give."""
-        told, memory = self.registration, self.memory
+        registration, memory = self.registration, self.memory
         slots = matching.slots_of(self.worker_id)
         return TaskManagerInfo(
             self.worker_id,
-            told.address,
-            told.location,
-            told.slot_count,
+            registration.address,
+            registration.location,
+            registration.slot_count,
             0 if decommissioned else sum(slot.allocation_id is None for slot in slots),
-            told.pid,
+            registration.pid,
             memory,
             last_heartbeat_ms=self.last_heartbeat_ms,
-            data_port=told.location.data_port,
-            host=told.location.host,
-            cpu_cores=told.hardware.cpu_cores,
-            physical_memory_bytes=told.hardware.physical_memory_bytes,
+            data_port=registration.location.data_port,
+            host=registration.location.host,
+            cpu_cores=registration.hardware.cpu_cores,
+            physical_memory_bytes=registration.hardware.physical_memory_bytes,
             free_memory_bytes=0
             if memory is None
             else max(0, memory.limit_bytes - memory.resident_bytes),
-            managed_memory_bytes=told.hardware.managed_memory_bytes,
+            managed_memory_bytes=registration.hardware.managed_memory_bytes,
             slots=slots,
             total=matching.total_of(self.worker_id),
             free=matching.free_of(self.worker_id),
-            memory_parts=told.hardware.memory_parts,
+            memory_parts=registration.hardware.memory_parts,
             held_lock=held_lock,
-            log_folder=told.log_folder,
+            log_folder=registration.log_folder,
             decommissioned=decommissioned,
         )
 

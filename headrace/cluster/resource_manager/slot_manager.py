@@ -34,11 +34,7 @@ from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import AllocationId, JobId, ResourceId, ResourceManagerId, SlotId
-from headrace.core.process.process_memory import (
-    MemoryParts,
-    is_memory_total_set,
-    memory_parts,
-)
+from headrace.core.process.memory_parts import MemoryParts, is_memory_total_set, memory_parts
 from headrace.core.resource_profile import ResourceProfile, workers_needed
 from headrace.gateways.task_executor import SlotRequest
 from headrace.rpc.endpoint import RpcEndpoint

@@ -231,7 +231,7 @@ class WorkerPool:
     _held_back_count: int = 0
     _room_check_due_ms: float | None = None
     _short_since_ms: float | None = None
-    _has_told_shortage: bool = False
+    _is_shortage_reported: bool = False
     _is_recovering: bool = False
 
     def handle(self, event: PoolEvent, monotonic_ms: float) -> list[PoolAction]:
@@ -349,7 +349,7 @@ class WorkerPool:
         due = [self._paused_until_ms] if self._paused_until_ms > float("-inf") else []
         if self._room_check_due_ms is not None:
             due.append(self._room_check_due_ms)
-        if self._short_since_ms is not None and not self._has_told_shortage:
+        if self._short_since_ms is not None and not self._is_shortage_reported:
             due.append(self._short_since_ms + SHORTAGE_PATIENCE_MS)
         for worker in self._workers.values():
             if worker.leaving:
@@ -573,13 +573,13 @@ class WorkerPool:
         placeless_count = sum(w.state is WorkerState.REQUESTED for w in self._workers.values())
         short_count = self._held_back_count + placeless_count
         if not short_count:
-            self._short_since_ms, self._has_told_shortage = None, False
+            self._short_since_ms, self._is_shortage_reported = None, False
             return []
         if self._short_since_ms is None:
             self._short_since_ms = monotonic_ms
-        if self._has_told_shortage or monotonic_ms - self._short_since_ms < SHORTAGE_PATIENCE_MS:
+        if self._is_shortage_reported or monotonic_ms - self._short_since_ms < SHORTAGE_PATIENCE_MS:
             return []
-        self._has_told_shortage = True
+        self._is_shortage_reported = True
         return [TellShortage(short_count)]
 
     def _give_up_pending(self, profile: ResourceProfile | None, count: int) -> list[PoolAction]:

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.process.process_memory import MemoryParts
+from headrace.core.process.memory_parts import MemoryParts
 from headrace.core.resource_profile import ResourceProfile
 
 EXTERNAL_RESOURCES: Final = ConfigOption(

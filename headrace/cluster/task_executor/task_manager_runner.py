@@ -28,13 +28,12 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.core.process import failpoints
-from headrace.core.process.process_memory import (
+from headrace.core.process.memory_parts import (
     PROCESS_MEMORY,
     own_memory_parts,
-    physical_memory_bytes,
     process_memory_bytes,
-    resident_memory_bytes,
 )
+from headrace.core.process.process_memory import physical_memory_bytes, resident_memory_bytes
 from headrace.core.randomness import SeededRandom, quick_random, system_random
 from headrace.core.security.tls import TlsIdentity, client_context, server_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation

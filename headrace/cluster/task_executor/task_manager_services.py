@@ -13,7 +13,7 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.messages import MemoryUsage
 from headrace.gateways.resource_manager import HardwareDescription
-from headrace.metrics.registry import MetricRegistry
+from headrace.metrics.reporters.registry import MetricRegistry
 
 
 @dataclass(frozen=True)

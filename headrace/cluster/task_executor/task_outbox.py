@@ -154,14 +154,14 @@ class TaskOutbox:
                 except CoordinatorBusyError:
                     await pause(BUSY_RETRY_MS)
                     continue
-                self._told(entry)
+                self._delivered(entry)
         finally:
             self._is_draining = False
 
     def skip(self) -> None:
         """Forget the first entry: it was refused for good."""
         if self._entries:
-            self._told(self._entries[0])
+            self._delivered(self._entries[0])
 
     async def _send(self, gateway: JobMasterGateway, entry: OutboxEntry) -> None:
         match entry:
@@ -196,7 +196,7 @@ class TaskOutbox:
         reports = [entry for entry in self._entries if isinstance(entry, ExecutionReport)]
         self._entries = deque(reports)
 
-    def _told(self, entry: OutboxEntry) -> None:
+    def _delivered(self, entry: OutboxEntry) -> None:
         if isinstance(entry, CheckpointAcknowledged):
             reach(Failpoint.ACKNOWLEDGED)
         # `close` may have emptied the queue while the answer was on its way.

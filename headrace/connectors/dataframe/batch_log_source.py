@@ -25,8 +25,7 @@ from headrace.connectors.files.source.enumerator import SplitQueue
 from headrace.connectors.files.source.reader import FileReader
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_types import data_schema, type_info_from_schema
-from headrace.core.types.basic_type_info import CollectionTypeInfo
-from headrace.core.types.object_type_info import ObjectTypeInfo
+from headrace.core.types.basic_type_info import CollectionTypeInfo, ObjectTypeInfo
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import (
     MapTypeInfo,
@@ -177,7 +176,7 @@ class BatchLogEnumerator(SplitQueue):
         self._interval_ms = enumeration.discovery_interval_ms
         self._number: int | None = None
         self._has_looked = False
-        self._is_failure_told = False
+        self._is_failure_logged = False
         # Batches by the splits of theirs of which a checkpoint may still have rows to read.
         self._unread: dict[str, int] = {}
         # Splits that were read, by subtask: since the last checkpoint, and before those that are not published.
@@ -287,11 +286,11 @@ class BatchLogEnumerator(SplitQueue):
             assert error is not None
             if not self._has_looked or isinstance(error, BatchLogError):
                 raise error
-            if not self._is_failure_told:
-                self._is_failure_told = True
+            if not self._is_failure_logged:
+                self._is_failure_logged = True
                 _LOG.warning("looking for new batches failed, and is tried again: %s", error)
         else:
-            self._has_looked, self._is_failure_told = True, False
+            self._has_looked, self._is_failure_logged = True, False
             for number, splits in found:
                 self._number = number
                 self._unread.update({split.split_id: number for split in splits})

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 
 from headrace.checkpoint.storage.file_systems import is_uri
+from headrace.checkpoint.storage.local_files import sync_path
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 
@@ -139,7 +140,7 @@ def _is_hidden(relative_path: str) -> bool:
 def persist_file(file_system: Any, path: str) -> None:
     """Have a complete file's bytes survive. A name that it is given later needs `persist_names` too. OSError."""
     if isinstance(file_system, fs.LocalFileSystem):
-        _sync(path)
+        sync_path(path)
 
 
 def persist_names(file_system: Any, base_path: str, paths: Iterable[str]) -> None:
@@ -156,12 +157,4 @@ def persist_names(file_system: Any, base_path: str, paths: Iterable[str]) -> Non
             folder = folder.rpartition("/")[0]
     # The innermost first: what a name stands for is there before the name.
     for folder in sorted(folders, reverse=True):
-        _sync(folder)
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_path(folder)

@@ -118,7 +118,7 @@ class ClientLog(logging.Handler):
         self.logger: Final = logging.Logger("librdkafka")
         self.logger.addHandler(self)
         self._last = self._last_error = ""
-        self._is_silence_told = False
+        self._is_silence_logged = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the last line."""
@@ -149,8 +149,8 @@ class ClientLog(logging.Handler):
     def tell_silence(self, config: Mapping[str, Any]) -> None:
         """Warn, once until `answered`, that a broker does not answer; for a client that goes on trying."""
         found = _FAILURE.search(self._last_error)
-        if found and not self._is_silence_told:
-            self._is_silence_told = True
+        if found and not self._is_silence_logged:
+            self._is_silence_logged = True
             servers = config["bootstrap.servers"]
             _LOG.warning(
                 "a broker of Kafka at %s fails: %s; trying again", servers, found["reason"]
@@ -159,8 +159,8 @@ class ClientLog(logging.Handler):
     def answered(self) -> None:
         """Forget errors from before records arrived; say so where `tell_silence` has warned."""
         self._last_error = ""
-        if self._is_silence_told:
-            self._is_silence_told = False
+        if self._is_silence_logged:
+            self._is_silence_logged = False
             _LOG.warning("Kafka sends records again")
 
     def silence_of(

@@ -94,7 +94,7 @@ class KafkaEnumerator(SplitEnumerator):
         self._enumeration: Final = enumeration
         self._lookup: Final = lookup
         self._waiting: dict[KafkaTopicPartition, SourceSplit] = {}
-        self._is_failure_told = False
+        self._is_failure_logged = False
         self._known: set[KafkaTopicPartition] | None = None
         context.metric_group.gauge(UNASSIGNED_SPLITS.name, lambda: len(self._waiting))
 
@@ -144,11 +144,11 @@ class KafkaEnumerator(SplitEnumerator):
             assert error is not None
             if self._known is None:
                 raise error
-            if not self._is_failure_told:
-                self._is_failure_told = True
+            if not self._is_failure_logged:
+                self._is_failure_logged = True
                 _LOG.warning("looking for new partitions failed, and is tried again: %s", error)
         else:
-            self._is_failure_told = False
+            self._is_failure_logged = False
             self._known = (self._known or set()) | {split.partition for split in splits}
             self._keep(split.encoded() for split in splits)
             self._assign(self._context.registered_readers)

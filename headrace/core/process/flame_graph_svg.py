@@ -58,10 +58,10 @@ def _rectangles(
     if width < _LEAST_WIDTH:
         return
     total, unit = whole
-    told = f"{frame.name}: {frame.value:,} {unit}, {frame.value / total:.1%}"
+    title = f"{frame.name}: {frame.value:,} {unit}, {frame.value / total:.1%}"
     shown = _fitting(frame.name, width)
     yield (
-        f'<g><title>{_escaped(told)}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}" '
+        f'<g><title>{_escaped(title)}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}" '
         f'fill="{_color(frame.name)}" rx="2"/>'
         + (f'<text x="{x + 3:.1f}" y="{y + 13}">{_escaped(shown)}</text>' if shown else "")
         + "</g>"

@@ -1,4 +1,4 @@
-"""Prepares the interpreter of a process: warms up pyarrow, freezes garbage collection, extends the import path."""
+"""The interpreter of a process: warms up pyarrow, freezes garbage, extends the import path, tells its flags."""
 
 import gc
 import importlib
@@ -42,3 +42,19 @@ def is_archive(path: Path) -> bool:
 def is_plain_folder(path: Path) -> bool:
     """Return whether it is a folder of modules, and no package."""
     return path.is_dir() and not (path / "__init__.py").exists()
+
+
+def interpreter_options() -> list[str]:
+    """Return the flags that this interpreter was given, never arguments of the program."""
+    flags = [
+        f"{name}={int(value)}"
+        for name in dir(sys.flags)
+        if not name.startswith(("_", "n_", "count", "index"))
+        and (value := getattr(sys.flags, name))
+    ]
+    # The only way to the options that were given with -X.
+    given = sys._xoptions  # pyright: ignore[reportPrivateUsage]
+    extensions = [
+        f"-X {name}" if value is True else f"-X {name}={value}" for name, value in given.items()
+    ]
+    return [*flags, *extensions, *(f"-W {each}" for each in sys.warnoptions)]

@@ -218,14 +218,14 @@ def sample_stacks(
 
 def merged_samples(parts: Iterable[StackSamples], now_ms: int) -> StackSamples:
     """Return the samples of all parts of a vertex together; those without a subtask are left out."""
-    told = [part for part in parts if part.subtask_indexes]
-    if not told:
+    sampled = [part for part in parts if part.subtask_indexes]
+    if not sampled:
         return StackSamples(now_ms, now_ms)
     return StackSamples(
-        min(part.begin_ms for part in told),
-        max(part.end_ms for part in told),
-        max(part.sample_count for part in told),
-        tuple(sorted({index for part in told for index in part.subtask_indexes})),
-        merged(part.on_cpu for part in told),
-        merged(part.off_cpu for part in told),
+        min(part.begin_ms for part in sampled),
+        max(part.end_ms for part in sampled),
+        max(part.sample_count for part in sampled),
+        tuple(sorted({index for part in sampled for index in part.subtask_indexes})),
+        merged(part.on_cpu for part in sampled),
+        merged(part.off_cpu for part in sampled),
     )

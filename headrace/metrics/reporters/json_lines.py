@@ -13,10 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from headrace.core.errors import ConfigurationError
-from headrace.metrics.readings import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport, Span
 from headrace.metrics.reporters.options import FILE_SIZE, REPORTER_DIRECTORY
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig
-from headrace.metrics.spans import Span
 
 _NOT_IN_A_FILE_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.metrics.names import kind_of
-from headrace.metrics.readings import MetricReport
+from headrace.metrics.readings import MetricReport, Span
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig
-from headrace.metrics.spans import Span
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from headrace.metrics.metric_name import MetricKind
 from headrace.metrics.names import kind_of
-from headrace.metrics.readings import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport, Span
 from headrace.metrics.reporters.options import (
     ENDPOINT,
     EXPORT_TIMEOUT,
@@ -39,7 +39,6 @@ from headrace.metrics.reporters.options import (
     SERVICE_VERSION,
 )
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig, ReportingError
-from headrace.metrics.spans import Span
 
 _NS_PER_MS: Final = 1_000_000
 _LIBRARY: Final = "headrace"

@@ -12,9 +12,8 @@ from typing import Any, ClassVar, Final, TypeVar
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError
 from headrace.metrics.groups import MetricSample
-from headrace.metrics.readings import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport, Span
 from headrace.metrics.reporters.options import REPORTER_PREFIX
-from headrace.metrics.spans import Span
 
 T = TypeVar("T")
 

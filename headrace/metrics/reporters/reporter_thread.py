@@ -14,10 +14,9 @@ from typing import Final
 from headrace.core.clock import Clock
 from headrace.core.redaction import shown_uri
 from headrace.core.threads import Thread, start_thread
-from headrace.metrics.readings import ENDED_GROUPS_MAX, GroupReading, MetricReport
+from headrace.metrics.readings import ENDED_GROUPS_MAX, GroupReading, MetricReport, Span
 from headrace.metrics.reporters.metric_filter import MetricFilter
 from headrace.metrics.reporters.reporter import MetricReporter
-from headrace.metrics.spans import Span
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class ReporterThread:
         self._is_closing = False
         self._busy_since_ms: float | None = None
         self._is_open = False
-        self._told_causes: Final[set[str]] = set()
+        self._logged_causes: Final[set[str]] = set()
         self._thread: Thread | None = None
         self._read: Callable[[], MetricReport] = lambda: MetricReport(0, ())
 
@@ -159,9 +158,9 @@ class ReporterThread:
             self._tell(" < ".join(causes), f"failed: {type(error).__name__}: {error}")
 
     def _tell(self, cause: str, text: str) -> None:
-        if cause in self._told_causes or len(self._told_causes) >= _CAUSES_MAX:
+        if cause in self._logged_causes or len(self._logged_causes) >= _CAUSES_MAX:
             return
-        self._told_causes.add(cause)
+        self._logged_causes.add(cause)
         _LOG.warning(
             "metric reporter '%s' %s (told once; the job goes on)", self.name, shown_uri(text)
         )

@@ -161,10 +161,10 @@ class LocalInputChannel:
 
     def _tell_wish(self, view: ResultSubpartitionView) -> None:
         """Any thread: where the task wishes anew while the producer comes, its newest wish is the last one told."""
-        told = None
-        while (wished := self._in_flight_rows) is not None and wished != told:
+        announced = None
+        while (wished := self._in_flight_rows) is not None and wished != announced:
             view.notify_in_flight_rows(wished)
-            told = wished
+            announced = wished
 
     def _wait_for_producer(self) -> None:
         if not self._is_closed:

@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.errors import ConfigurationError, ErrorDomain
-from headrace.core.process.process_memory import NETWORK_FRACTION, NETWORK_MAX, NETWORK_MIN
+from headrace.core.process.memory_parts import NETWORK_FRACTION, NETWORK_MAX, NETWORK_MIN
 from headrace.network.errors import NetworkError
 
 SEGMENT_SIZE: Final = ConfigOption(

@@ -25,7 +25,7 @@ from headrace.core.ids import (
     ResourceId,
     ResultPartitionId,
 )
-from headrace.core.process.process_memory import NETWORK_MAX
+from headrace.core.process.memory_parts import NETWORK_MAX
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.security.hmac_handshake import Role

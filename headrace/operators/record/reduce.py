@@ -64,8 +64,8 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
                 rows.append(result if type(result) in unchanging else copy(result))
             refuse_generator(rows[-1], "reduce")
         except StateAccessError as error:
-            told = self._refused(error, is_input=get() is None)
-            raise user_error(told, self.context.operator_name) from error
+            refused = self._refused(error, is_input=get() is None)
+            raise user_error(refused, self.context.operator_name) from error
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         self._backend.end_batch()

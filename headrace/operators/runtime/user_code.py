@@ -51,8 +51,8 @@ def connector_error(error: BaseException, operator_name: str) -> BaseException:
 
     Errors of the tree pass unchanged, except for records that do not fit, which are reported as this operator's.
     """
-    is_told = isinstance(error, HeadraceError) and not isinstance(error, RecordTypeError)
-    return error if is_told else user_error(error, operator_name)
+    says_all = isinstance(error, HeadraceError) and not isinstance(error, RecordTypeError)
+    return error if says_all else user_error(error, operator_name)
 
 
 def open_function(function: Any, runtime_context: RuntimeContext, operator_name: str) -> None:

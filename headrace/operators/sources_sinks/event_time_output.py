@@ -41,7 +41,7 @@ class TrustedTimes:
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
         self._max_ahead_ms = int(context.settings.duration_ms(WATERMARK_MAX_AHEAD))
-        self._is_told = False
+        self._is_logged = False
 
     def are_trusted(self, times: Timestamps) -> npt.NDArray[np.bool_] | None:
         """Return whether each timestamp may move event time, shape (num_rows,); None if all may."""
@@ -54,8 +54,8 @@ class TrustedTimes:
         are_trusted: npt.NDArray[np.bool_] = times <= limit_ms
         count = len(times) - int(np.count_nonzero(are_trusted))
         self._context.metrics.counter(NUM_RECORDS_AHEAD_OF_TIME).inc(count)
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_logged:
+            self._is_logged = True
             _LOG.warning(
                 "operator '%s': a record of %d (epoch ms) is more than %d ms ahead of the clock and does not move "
                 "event time (%s); further ones are only counted, in %s",

@@ -10,9 +10,14 @@ from headrace.core.lifecycle import JobStatus
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.jobs import cancel_job, job_details_of, job_exceptions
 from headrace.rest.handlers.parameters import ApplicationParameter, ClusterParameter
-from headrace.rest.models.applications import ApplicationDetails, ApplicationInfo, ApplicationList
 from headrace.rest.models.cluster import Empty
-from headrace.rest.models.jobs import JobDetails, JobExceptions
+from headrace.rest.models.jobs import (
+    ApplicationDetails,
+    ApplicationInfo,
+    ApplicationList,
+    JobExceptions,
+    JobOverviewInfo,
+)
 
 _STATUS: Final = {
     JobStatus.INITIALIZING.name: "CREATED",
@@ -59,7 +64,7 @@ async def application_exceptions(
     return await job_exceptions(cluster, application)
 
 
-def application_of(job: JobDetails) -> ApplicationInfo:
+def application_of(job: JobOverviewInfo) -> ApplicationInfo:
     """Return the application that a job is."""
     return ApplicationInfo(
         id=job.jid,
@@ -72,7 +77,7 @@ def application_of(job: JobDetails) -> ApplicationInfo:
     )
 
 
-def application_with_job(job: JobDetails, reached_ms: Mapping[str, int]) -> ApplicationDetails:
+def application_with_job(job: JobOverviewInfo, reached_ms: Mapping[str, int]) -> ApplicationDetails:
     """Return the application that a job is, with the job. `reached_ms`: moments by the statuses of the job."""
     # Several statuses of a job are one of its application, which has the first moment; 0: never entered.
     times: dict[str, int] = {}

@@ -42,14 +42,14 @@ async def checkpoint_statistics(
         raise NotFoundError("Checkpointing has not been enabled for this job.")
     counts, summary, restored = found.counts, found.summary, found.restored
     return models.CheckpointingStatistics(
-        counts=models.CheckpointCounts(
+        counts=models.CheckpointStatisticsCounts(
             restored=counts.restored,
             total=counts.triggered,
             in_progress=counts.in_progress,
             completed=counts.completed,
             failed=counts.failed,
         ),
-        summary=models.CheckpointSummary(
+        summary=models.CheckpointStatisticsSummary(
             checkpointed_size=stats_of(summary.checkpointed_size),
             state_size=stats_of(summary.state_size),
             end_to_end_duration=stats_of(summary.end_to_end_duration),
@@ -63,7 +63,7 @@ async def checkpoint_statistics(
             failed=_checkpoint_or_none(found.latest_failed),
             restored=None
             if restored is None
-            else models.RestoredCheckpoint(
+            else models.RestoredCheckpointStatistics(
                 id=restored.checkpoint_id,
                 restore_timestamp=restored.restore_timestamp_ms,
                 is_savepoint=restored.is_savepoint,
@@ -99,12 +99,12 @@ async def vertex_checkpoint(
 
 async def checkpoint_config(
     cluster: ClusterParameter, job: JobParameter
-) -> models.CheckpointConfig:
+) -> models.CheckpointConfigInfo:
     """Show the settings of a job's checkpoints."""
     found = await cluster.checkpoint_configuration(job)
     if not found.is_enabled:
         raise NotFoundError("Checkpointing is not enabled for this job.")
-    return models.CheckpointConfig(
+    return models.CheckpointConfigInfo(
         mode=found.mode.lower(),
         interval=found.interval_ms,
         timeout=found.timeout_ms,
@@ -255,7 +255,7 @@ def _vertex_checkpoint(
         subtasks=[
             _subtask(done[index])
             if index in done
-            else models.SubtaskCheckpoint(
+            else models.SubtaskCheckpointStatistics(
                 class_name="pending", index=index, status="pending_or_failed"
             )
             for index in range(found.task.subtask_count)
@@ -263,8 +263,8 @@ def _vertex_checkpoint(
     )
 
 
-def _subtask(done: SubtaskCheckpoint) -> models.SubtaskCheckpoint:
-    return models.SubtaskCheckpoint(
+def _subtask(done: SubtaskCheckpoint) -> models.SubtaskCheckpointStatistics:
+    return models.SubtaskCheckpointStatistics(
         class_name="completed",
         index=done.subtask_index,
         status="completed",

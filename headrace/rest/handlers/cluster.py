@@ -1,6 +1,8 @@
 """Handlers of the cluster as a whole: dashboards' configuration, overview, the driver's process, sign-in, end."""
 
 import datetime
+import platform
+import sys
 from collections import Counter
 from collections.abc import Awaitable
 from typing import Final
@@ -10,7 +12,7 @@ from fastapi import Request, Response
 from headrace import __version__
 from headrace.core.config import Settings
 from headrace.core.lifecycle import JobStatus
-from headrace.core.process.environment_info import environment_info
+from headrace.core.process.interpreter import interpreter_options
 from headrace.core.process.log_files import JOB_MANAGER, LogFile, LogPiece, log_files, read_log_file
 from headrace.core.process.thread_dump import ThreadInfo, thread_dump
 from headrace.core.redaction import shown_settings
@@ -94,14 +96,16 @@ async def job_manager_config(cluster: ClusterParameter) -> list[models.Setting]:
     return [models.Setting(key=key, value=value) for key, value in sorted(shown.items())]
 
 
-async def job_manager_environment() -> models.EnvironmentInfo:
+async def job_manager_environment() -> models.JobManagerEnvironment:
     """Show the driver's interpreter and its module path."""
-    found = environment_info()
-    return models.EnvironmentInfo(
+    # Arguments and variables, which may hold secrets, are no part of it.
+    return models.JobManagerEnvironment(
         jvm=models.InterpreterInfo(
-            version=found.version, arch=found.architecture, options=list(found.options)
+            version=platform.python_version(),
+            arch=platform.machine(),
+            options=interpreter_options(),
         ),
-        classpath=list(found.path),
+        classpath=list(sys.path),
     )
 
 

@@ -16,7 +16,7 @@ from headrace.rest.handlers.savepoints import (
     find_operation,
     savepoint_status_of,
 )
-from headrace.rest.models.checkpoints import SavepointOutcome, SavepointStatus
+from headrace.rest.models.checkpoints import SavepointOperationResult, SavepointOutcome
 from headrace.rest.models.cluster import DataSet, DataSetList, TriggerAnswer
 
 _DELETION: Final = "data set deletion"
@@ -54,7 +54,7 @@ async def delete_data_set(
 
 async def data_set_deletion_status(
     operations: RunningOperations, trigger: TriggerParameter
-) -> SavepointStatus:
+) -> SavepointOperationResult:
     """Tell what became of the deletion of a data set."""
     title = "deletion of a data set"
     task = find_operation(operations, _DELETION, NO_JOB, trigger, title)

@@ -15,7 +15,7 @@ from headrace.rest.handlers.parameters import (
     VertexParameter,
 )
 from headrace.rest.handlers.subtasks import vertex_status
-from headrace.rest.models.vertices import FlameGraph, FlameGraphNode
+from headrace.rest.models.vertices import VertexFlameGraph, VertexFlameGraphNode
 
 _HAS_ENDED: Final = -1
 _IS_OFF: Final = -2
@@ -31,19 +31,19 @@ async def vertex_flame_graph(
     vertex: VertexParameter,
     graph_type: Annotated[GraphType, BeforeValidator(str.upper), Query(alias="type")] = "FULL",
     subtask_index: Annotated[int | None, Query(alias="subtaskindex", ge=0)] = None,
-) -> FlameGraph:
+) -> VertexFlameGraph:
     """Show where the threads of a vertex spend their time; the first request begins to look."""
     if not graphs.is_enabled:
-        return FlameGraph(end_timestamp=_IS_OFF)
+        return VertexFlameGraph(end_timestamp=_IS_OFF)
     found = await cluster.vertex(job, vertex)
     if subtask_index is not None and subtask_index >= len(found.subtasks):
         raise NotFoundError(f"Invalid subtask index for vertex {vertex.hex()}")
     if vertex_status(found.subtasks).is_terminal:
-        return FlameGraph(end_timestamp=_HAS_ENDED)
+        return VertexFlameGraph(end_timestamp=_HAS_ENDED)
     samples = graphs.newest((job, vertex, subtask_index))
     if samples is None or not samples.sample_count:
-        return FlameGraph(end_timestamp=_NO_SAMPLE_YET)
-    return FlameGraph(end_timestamp=samples.end_ms, data=_node(_graph(samples, graph_type)))
+        return VertexFlameGraph(end_timestamp=_NO_SAMPLE_YET)
+    return VertexFlameGraph(end_timestamp=samples.end_ms, data=_node(_graph(samples, graph_type)))
 
 
 def _graph(samples: StackSamples, graph_type: GraphType) -> frames.FlameGraphNode:
@@ -56,7 +56,7 @@ def _graph(samples: StackSamples, graph_type: GraphType) -> frames.FlameGraphNod
             return samples.full
 
 
-def _node(node: frames.FlameGraphNode) -> FlameGraphNode:
-    return FlameGraphNode(
+def _node(node: frames.FlameGraphNode) -> VertexFlameGraphNode:
+    return VertexFlameGraphNode(
         name=node.name, value=node.value, children=[_node(child) for child in node.children]
     )

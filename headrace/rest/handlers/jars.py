@@ -24,7 +24,7 @@ from headrace.rest.models import jars as models
 from headrace.rest.models.cluster import Empty
 from headrace.rest.programs.form_parser import FormError, FormParser, PartBegun, boundary_of
 from headrace.rest.programs.program_messages import ProgramOutcome, ProgramRequest
-from headrace.rest.programs.program_service import ProgramService
+from headrace.rest.programs.program_runs import ProgramService
 from headrace.rest.programs.uploaded_programs import Upload
 
 _WRITE_BYTES: Final = 1 << 20

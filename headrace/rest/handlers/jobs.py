@@ -121,10 +121,10 @@ async def job_exceptions(
     """Show a job's failures, newest first."""
     details = await cluster.details(job)
     entries = [
-        models.RootExceptionEntry(
+        models.RootJobExceptionInfo(
             **_exception(entry.root),
             concurrent_exceptions=[
-                models.ExceptionEntry(**_exception(other)) for other in entry.concurrent
+                models.JobExceptionInfo(**_exception(other)) for other in entry.concurrent
             ],
         )
         for entry in reversed(details.exceptions)
@@ -155,15 +155,17 @@ async def job_accumulators(
 
 async def job_execution_result(
     cluster: ClusterParameter, job: JobParameter
-) -> models.JobExecutionResult:
+) -> models.JobExecutionResultResponseBody:
     """Show the result of a job that has ended."""
     status = await cluster.status(job)
     if not status.is_globally_terminal_state():
-        return models.JobExecutionResult(status=models.OperationStatus(id="IN_PROGRESS"))
+        return models.JobExecutionResultResponseBody(
+            status=models.OperationStatus(id="IN_PROGRESS")
+        )
     result = await cluster.result(job)
     details = await cluster.details(job)
     start_ms, end_ms = job_times(details.status, details.status_timestamps_ms)
-    return models.JobExecutionResult(
+    return models.JobExecutionResultResponseBody(
         status=models.OperationStatus(id="COMPLETED"),
         job_execution_result=_result(result, start_ms, end_ms),
     )
@@ -222,10 +224,10 @@ async def task_manager_log_url(
     return LogUrl(url=f"{request.base_url}#/task-manager/{quote(task_manager, safe='')}/logs")
 
 
-def job_details_of(job: JobOverview, now_ms: int) -> models.JobDetails:
+def job_details_of(job: JobOverview, now_ms: int) -> models.JobOverviewInfo:
     """Return a job as lists show it."""
     end_ms = job.end_ms
-    return models.JobDetails(
+    return models.JobOverviewInfo(
         jid=job.job_id.hex(),
         name=job.name,
         job_type=job.job_type,
@@ -256,12 +258,12 @@ def plan_model_of(plan: JobPlan) -> models.Plan:
         name=plan.name,
         type=plan.job_type,
         nodes=[
-            models.PlanNode(
+            models.PlanNodeInfo(
                 id=node.vertex_id.hex(),
                 parallelism=node.parallelism,
                 description=node.description,
                 inputs=[
-                    models.PlanInput(
+                    models.PlanInputInfo(
                         num=number,
                         id=each.vertex_id.hex(),
                         ship_strategy=each.ship_strategy,
@@ -321,9 +323,9 @@ def stack_trace(error: ErrorInfo) -> str:
     return shown_uri(whole)
 
 
-def _result(result: JobResult, start_ms: int, end_ms: int) -> models.JobResult:
+def _result(result: JobResult, start_ms: int, end_ms: int) -> models.JobResultInfo:
     failure = result.failure
-    return models.JobResult(
+    return models.JobResultInfo(
         id=result.job_id.hex(),
         name=result.name,
         application_status=_APPLICATION_STATUS.get(result.status, "UNKNOWN"),

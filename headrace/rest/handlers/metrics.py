@@ -29,7 +29,7 @@ from headrace.rest.handlers.parameters import (
 )
 from headrace.rest.handlers.vertices import find_subtask
 from headrace.rest.models.cluster import AggregatedMetric, MetricValue
-from headrace.rest.models.metrics_history import MetricsHistoryInfo
+from headrace.rest.models.vertices import MetricsHistoryInfo
 
 _AGGREGATIONS: Final = ("min", "max", "avg", "sum", "skew")
 _SPLIT: Final = ".split."

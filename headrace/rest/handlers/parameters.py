@@ -9,7 +9,7 @@ from headrace.core.process.process_profiler import ProcessProfiler
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.operations import Operations
-from headrace.rest.programs.program_service import ProgramService
+from headrace.rest.programs.program_runs import ProgramService
 from headrace.rest.state.state_reads import StateReads
 
 _HEX = "^[0-9a-fA-F]{32}$"

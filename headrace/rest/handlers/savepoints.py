@@ -57,7 +57,7 @@ async def trigger_savepoint(
     directory = _directory(cluster, request.target_directory, "target-directory")
 
     async def take() -> str:
-        location = await _told(
+        location = await _logged(
             job, cluster.ask(cluster.dispatcher.trigger_savepoint(job, directory), _WITHOUT_LIMIT)
         )
         if request.cancel_job:
@@ -80,14 +80,14 @@ async def stop_with_savepoint(
 
     async def stop() -> str:
         stopping = cluster.dispatcher.stop_with_savepoint(job, directory, request.drain)
-        return await _told(job, cluster.ask(stopping, _WITHOUT_LIMIT))
+        return await _logged(job, cluster.ask(stopping, _WITHOUT_LIMIT))
 
     return begin_operation(operations, SAVEPOINT, job.hex(), request.trigger_id, stop)
 
 
 async def savepoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
-) -> models.SavepointStatus:
+) -> models.SavepointOperationResult:
     """Tell what became of a savepoint or a stop."""
     return savepoint_status_of(find_operation(operations, SAVEPOINT, job.hex(), trigger, OF_A_JOB))
 
@@ -116,7 +116,7 @@ async def request_checkpoint(
 
 async def checkpoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
-) -> models.CheckpointStatus:
+) -> models.CheckpointOperationResult:
     """Tell what became of a checkpoint that was asked for."""
     task = find_operation(operations, CHECKPOINT, job.hex(), trigger, OF_A_JOB)
     outcome = None
@@ -124,7 +124,7 @@ async def checkpoint_status(
         failure = failure_cause_of(task)
         checkpoint_id = task.result() if failure is None else None
         outcome = models.CheckpointOutcome(checkpoint_id=checkpoint_id, failure_cause=failure)
-    return models.CheckpointStatus(status=progress_of(task), operation=outcome)
+    return models.CheckpointOperationResult(status=progress_of(task), operation=outcome)
 
 
 async def delete_savepoint(
@@ -150,7 +150,7 @@ async def delete_savepoint(
 
 async def disposal_status(
     operations: RunningOperations, trigger: TriggerParameter
-) -> models.SavepointStatus:
+) -> models.SavepointOperationResult:
     """Tell what became of the deletion of a savepoint."""
     task = find_operation(operations, _DISPOSAL, NO_JOB, trigger, _DISPOSAL)
     return savepoint_status_of(task, models.SavepointOutcome())
@@ -193,7 +193,7 @@ def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
     )
 
 
-async def _told(job: JobId, savepoint: Coroutine[Any, Any, str]) -> str:
+async def _logged(job: JobId, savepoint: Coroutine[Any, Any, str]) -> str:
     """Await a savepoint and tell its place where the cluster runs, as whoever asked for it may be gone by then."""
     try:
         location = await savepoint
@@ -237,7 +237,7 @@ def find_operation(
 
 def savepoint_status_of(
     task: asyncio.Task[Any], done: models.SavepointOutcome | None = None
-) -> models.SavepointStatus:
+) -> models.SavepointOperationResult:
     """Return what became of an operation: `done`, or the place of a savepoint, or the failure."""
     outcome = None
     if task.done():
@@ -246,4 +246,4 @@ def savepoint_status_of(
             outcome = models.SavepointOutcome(failure_cause=failure)
         else:
             outcome = done or models.SavepointOutcome(location=with_scheme(task.result()))
-    return models.SavepointStatus(status=progress_of(task), operation=outcome)
+    return models.SavepointOperationResult(status=progress_of(task), operation=outcome)

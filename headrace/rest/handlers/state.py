@@ -144,11 +144,11 @@ async def edit_state(
 
 async def edit_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
-) -> models.StateEditStatus:
+) -> models.StateEditOperationResult:
     """Tell what became of edits: the place of the new savepoint and its changes, or why there is none."""
     task = find_operation(operations, _EDIT, job.hex(), trigger, _EDIT)
     outcome = _outcome(task) if task.done() else None
-    return models.StateEditStatus(status=progress_of(task), operation=outcome)
+    return models.StateEditOperationResult(status=progress_of(task), operation=outcome)
 
 
 def _outcome(task: asyncio.Task[Any]) -> models.StateEditOutcome:
@@ -161,7 +161,7 @@ def _outcome(task: asyncio.Task[Any]) -> models.StateEditOutcome:
     return models.StateEditOutcome(
         location=with_scheme(written.uri),
         changes=[
-            models.StateChange(
+            models.StateChangeInfo(
                 operator=one.operator,
                 state=one.state,
                 action=one.action,

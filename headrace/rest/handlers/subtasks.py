@@ -8,6 +8,7 @@ from headrace.core.lifecycle import ExecutionState
 from headrace.core.quantiles import interpolated_quantile
 from headrace.gateways.job_master import AttemptDetails, SubtaskDetails, VertexDetails
 from headrace.metrics import names
+from headrace.metrics.combination import combined_value
 from headrace.rest.models.jobs import IOMetrics
 from headrace.rest.models.vertices import Aggregated, Attempt, Spread
 
@@ -110,7 +111,7 @@ def combined_io_metrics(subtasks: Sequence[SubtaskDetails]) -> IOMetrics:
     combined = {
         name.name: value
         for name in _IO_METRICS.values()
-        if (value := names.combined_value(name.name, snapshots)) is not None
+        if (value := combined_value(name.name, snapshots)) is not None
     }
     return io_metrics(combined, is_complete=all(subtask.metrics for subtask in subtasks))
 

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId
 from headrace.core.process.log_files import LogPiece, task_manager_file_name
-from headrace.core.process.process_memory import MemoryParts
+from headrace.core.process.memory_parts import MemoryParts
 from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.errors import UnknownTaskManagerError
 from headrace.gateways.resource_manager import TaskManagerInfo
@@ -36,7 +36,7 @@ async def list_task_managers(cluster: ClusterParameter) -> models.TaskManagerLis
     tasks = await assigned_tasks(cluster)
     return models.TaskManagerList(
         taskmanagers=[
-            models.TaskManagerInfo(**_fields(each, tasks.get(each.resource_id, 0)))
+            models.TaskManagerOverviewInfo(**_fields(each, tasks.get(each.resource_id, 0)))
             for each in overview.task_managers
         ]
     )
@@ -44,14 +44,14 @@ async def list_task_managers(cluster: ClusterParameter) -> models.TaskManagerLis
 
 async def task_manager_details(
     cluster: ClusterParameter, task_manager: TaskManagerId
-) -> models.TaskManagerDetails:
+) -> models.TaskManagerDetailsInfo:
     """Show one TaskManager with its slots and its memory."""
     resource_id = ResourceId(task_manager)
     found = await cluster.task_manager(resource_id)
     metrics = await _known_metrics(cluster, found)
     tasks = (await assigned_tasks(cluster)).get(resource_id, 0)
     busy = [each for each in found.slots if each.job_id is not None]
-    return models.TaskManagerDetails(
+    return models.TaskManagerDetailsInfo(
         **_fields(found, tasks, int(metrics.get(f"{_NETWORK}.{names.TOTAL_MEMORY.name}", 0))),
         allocated_slots=[
             models.AllocatedSlot(

@@ -38,10 +38,10 @@ _NO_WATERMARK: Final = -(1 << 63)
 
 async def vertex_details(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
-) -> models.VertexDetails:
+) -> models.JobVertexDetailsInfo:
     """Show a vertex with the current attempt of each subtask."""
     found, now_ms = await cluster.vertex(job, vertex), cluster.clock.now_ms()
-    return models.VertexDetails(
+    return models.JobVertexDetailsInfo(
         id=vertex.hex(),
         name=found.name,
         parallelism=found.parallelism,

@@ -31,8 +31,7 @@ from headrace.rest.history.archive_storage import (
     list_archives,
     open_archive,
 )
-from headrace.rest.history.archived_applications import application_list
-from headrace.rest.history.listed_job import ListedJob, checked_overview
+from headrace.rest.history.listed_job import ListedJob, application_list, checked_overview
 from headrace.rest.history.overview_cache import CachedOverview, OverviewCache
 
 _LOG: Final = logging.getLogger(__name__)
@@ -101,7 +100,7 @@ class ArchiveCatalog:
         self._listed: tuple[dict[str, _Seen], bytes] = ({}, b"")
         """The JSON of all jobs, and those that it is of."""
         self._listed_applications: tuple[dict[str, _Seen], bytes] = ({}, b"")
-        self._told: Final[OrderedDict[StoredArchive, None]] = OrderedDict()
+        self._damaged: Final[OrderedDict[StoredArchive, None]] = OrderedDict()
         self._unreachable: Final[set[str]] = set()
         # Guards the indexes, which all who answer share.
         self._lock: Final = threading.Lock()
@@ -242,7 +241,7 @@ class ArchiveCatalog:
     def _is_new(self, archive: StoredArchive) -> bool:
         known = self._seen.get(archive.job)
         if known is None:
-            return archive not in self._told
+            return archive not in self._damaged
         if known.archive.folder != archive.folder:
             return not known.is_there
         return known.archive != archive or not known.is_there
@@ -266,9 +265,9 @@ class ArchiveCatalog:
 
     def _remember_damaged(self, archive: StoredArchive) -> None:
         with self._lock:
-            self._told[archive] = None
-            while len(self._told) > ARCHIVES_MAX:
-                self._told.popitem(last=False)
+            self._damaged[archive] = None
+            while len(self._damaged) > ARCHIVES_MAX:
+                self._damaged.popitem(last=False)
 
     def _retain(self, folder: str, found: Sequence[StoredArchive]) -> None:
         """Delete what the rules do not keep, of what is known to be an archive."""

@@ -16,7 +16,7 @@ from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.job_master import JobConfiguration, JobDetails, VertexDetails
 from headrace.graph.job_plan import JobPlan
 from headrace.rest.handler_errors import NotFoundError
-from headrace.rest.models.metrics_history import MetricsHistoryInfo
+from headrace.rest.models.vertices import MetricsHistoryInfo
 
 
 class EndedJobView:

@@ -24,10 +24,9 @@ from headrace.rest.handlers.parameters import ApplicationParameter, JobParameter
 from headrace.rest.history.absent_routes import absent_routes
 from headrace.rest.history.archive_catalog import ArchiveCatalog
 from headrace.rest.history.archived_answers import OVERVIEW_PATH, archived_routes
-from headrace.rest.history.archived_applications import archived_application
+from headrace.rest.history.listed_job import archived_application
 from headrace.rest.models import cluster as cluster_models
-from headrace.rest.models.applications import ApplicationDetails
-from headrace.rest.models.jobs import JobIds, JobIdWithStatus
+from headrace.rest.models.jobs import ApplicationDetails, JobIds, JobIdWithStatus
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 from headrace.rest.rest_route import RestRoute
 

@@ -19,7 +19,7 @@ from headrace.rest.handlers.jobs import job_details_of
 from headrace.rest.history.archive_file import pack_archive
 from headrace.rest.history.archived_answers import archived_answers, archived_paths
 from headrace.rest.history.ended_job_view import EndedJobView
-from headrace.rest.models.metrics_history import MetricsHistoryInfo
+from headrace.rest.models.vertices import MetricsHistoryInfo
 
 _LOG: Final = logging.getLogger(__name__)
 _WAITING_MAX: Final = 100

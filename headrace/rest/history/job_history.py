@@ -24,7 +24,7 @@ from headrace.rest.options import REST_ENABLED
 
 if TYPE_CHECKING:
     from headrace.rest.history.job_archivist import JobArchivist
-    from headrace.rest.models.metrics_history import MetricsHistoryInfo
+    from headrace.rest.models.vertices import MetricsHistoryInfo
 
 _LOG: Final = logging.getLogger(__name__)
 SAMPLE_INTERVAL_MS: Final = 5_000

@@ -1,18 +1,26 @@
-"""ListedJob: a job as lists show it, read from the line that its archive has of it."""
+"""ListedJob: a job as lists show it, and as an application, read from the line that its archive has of it.
 
+Applications are made from what archives say of jobs, so that older archives, which know of none, have them too.
+Source: Flink 2.3's HistoryServer, whose web UI begins with the list of applications.
+"""
+
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from headrace.core.errors import DECODE_ERRORS
+from headrace.rest.handler_errors import NotFoundError
+from headrace.rest.handlers.applications import application_of, application_with_job
 from headrace.rest.history.archive_file import DamagedArchiveError
 from headrace.rest.history.archive_storage import StoredArchive
+from headrace.rest.models.jobs import ApplicationDetails, JobOverviewInfo
 
 _OVERVIEW_BYTES_MAX: Final = 10_000
 
 
 class ListedJob(msgspec.Struct, frozen=True, rename="kebab"):
-    """A job in lists: the fields of `models.jobs.JobDetails`, as they are read."""
+    """A job in lists: the fields of `models.jobs.JobOverviewInfo`, as they are read."""
 
     jid: str
     name: str
@@ -38,3 +46,31 @@ def checked_overview(archive: StoredArchive, overview: bytes) -> ListedJob:
     if shown.jid != archive.job:
         raise DamagedArchiveError(archive.uri, f"it is of another job, {shown.jid[:32]}")
     return shown
+
+
+class _Timestamps(msgspec.Struct, frozen=True):
+    """A part of a job's details: the moment at which it had each status."""
+
+    timestamps: dict[str, int]
+
+
+def application_list(jobs: Iterable[ListedJob]) -> bytes:
+    """Return the JSON of all jobs as applications, in their order."""
+    lines = (application_of(_details_of(job)).model_dump_json(by_alias=True) for job in jobs)
+    return f'{{"applications":[{",".join(lines)}]}}'.encode()
+
+
+def archived_application(job: ListedJob, details: bytes) -> ApplicationDetails:
+    """Return the application of a job. `details`: the JSON of the job's page, data of whoever wrote the archive.
+
+    NotFoundError where that cannot be read.
+    """
+    try:
+        found = msgspec.json.decode(details, type=_Timestamps)
+    except DECODE_ERRORS as error:
+        raise NotFoundError(f"The archive of job {job.jid} does not tell its times") from error
+    return application_with_job(_details_of(job), found.timestamps)
+
+
+def _details_of(job: ListedJob) -> JobOverviewInfo:
+    return JobOverviewInfo(**msgspec.structs.asdict(job))

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.gateways.job_master import JobDetails, VertexDetails
 from headrace.metrics import names
+from headrace.metrics.event_time import event_time_of, lag_ms
 
 if TYPE_CHECKING:
-    from headrace.rest.models.metrics_history import MetricsHistoryInfo
+    from headrace.rest.models.vertices import MetricsHistoryInfo
 
 POINTS_MAX: Final = 200
 _POINTS_MIN: Final = 20
 _ALL_POINTS: Final = 20_000
 """Points of all vertices together: a job with very many of them has fewer each."""
-_NO_WATERMARK: Final = 1 << 62
-"""Watermarks beyond this, either way, say that there is none yet or that all is over."""
-
 _UNKNOWN: Final = math.nan
 _COLUMN_COUNT: Final = 5
 
@@ -73,7 +71,7 @@ class MetricsHistory:
     def shown(self, job: str) -> "MetricsHistoryInfo":
         """Return all points, oldest first."""
         # Imported late: hosts of clusters import this file as they start, and pydantic takes a while.
-        from headrace.rest.models.metrics_history import MetricsHistoryInfo, VertexMetricsHistory
+        from headrace.rest.models.vertices import MetricsHistoryInfo, VertexMetricsHistory
 
         return MetricsHistoryInfo(
             jid=job,
@@ -103,19 +101,11 @@ def _point(vertex: VertexDetails, now_ms: int) -> tuple[float, ...]:
         found = vertex.metric(name)
         return _UNKNOWN if found is None else round(found, 1)
 
+    watermark_lag = lag_ms(event_time_of(vertex.metric), now_ms)
     return (
         value(names.NUM_RECORDS_IN_PER_SECOND),
         value(names.NUM_RECORDS_OUT_PER_SECOND),
         value(names.BUSY_TIME),
         value(names.BACK_PRESSURED_TIME),
-        _watermark_lag(vertex, now_ms),
+        _UNKNOWN if watermark_lag is None else watermark_lag,
     )
-
-
-def _watermark_lag(vertex: VertexDetails, now_ms: int) -> float:
-    """Return how far event time is behind, by what came in or, for a source, by what it sent."""
-    for name in (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK):
-        watermark = vertex.metric(name)
-        if watermark is not None and abs(watermark) < _NO_WATERMARK:
-            return now_ms - watermark
-    return _UNKNOWN

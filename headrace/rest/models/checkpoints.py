@@ -10,7 +10,7 @@ from headrace.rest.models.spelling import CamelModel, KebabModel, Milliseconds, 
 ClassName = Literal["in_progress", "completed", "failed"]
 
 
-class CheckpointCounts(SnakeModel):
+class CheckpointStatisticsCounts(SnakeModel):
     """Numbers of checkpoints, savepoints included."""
 
     restored: int
@@ -33,7 +33,7 @@ class Stats(SnakeModel):
     p999: float | str
 
 
-class CheckpointSummary(SnakeModel):
+class CheckpointStatisticsSummary(SnakeModel):
     """Spreads over the completed checkpoints."""
 
     checkpointed_size: Stats
@@ -75,7 +75,7 @@ class Checkpoint(CheckpointFigures):
     failure_message: str | None = left_out()
 
 
-class RestoredCheckpoint(SnakeModel):
+class RestoredCheckpointStatistics(SnakeModel):
     """The snapshot that the job went on from."""
 
     id: int
@@ -90,14 +90,14 @@ class LatestCheckpoints(SnakeModel):
     completed: Checkpoint | None
     savepoint: Checkpoint | None
     failed: Checkpoint | None
-    restored: RestoredCheckpoint | None
+    restored: RestoredCheckpointStatistics | None
 
 
 class CheckpointingStatistics(SnakeModel):
     """All that is remembered of a job's checkpoints, newest first."""
 
-    counts: CheckpointCounts
-    summary: CheckpointSummary
+    counts: CheckpointStatisticsCounts
+    summary: CheckpointStatisticsSummary
     latest: LatestCheckpoints
     history: list[Checkpoint]
 
@@ -119,7 +119,7 @@ class Alignment(SnakeModel):
     duration: int
 
 
-class SubtaskCheckpoint(SnakeModel):
+class SubtaskCheckpointStatistics(SnakeModel):
     """A subtask's part; one that has not answered has class name, index and status alone."""
 
     class_name: Literal["completed", "pending"] = Field(serialization_alias="className")
@@ -167,7 +167,7 @@ class VertexCheckpoint(CheckpointFigures):
     """A vertex's part of a checkpoint with all its subtasks."""
 
     summary: SubtaskSummary
-    subtasks: list[SubtaskCheckpoint]
+    subtasks: list[SubtaskCheckpointStatistics]
 
 
 class Externalization(SnakeModel):
@@ -177,7 +177,7 @@ class Externalization(SnakeModel):
     delete_on_cancellation: bool
 
 
-class CheckpointConfig(SnakeModel):
+class CheckpointConfigInfo(SnakeModel):
     """Settings of a job's checkpoints; times in milliseconds."""
 
     mode: str
@@ -238,7 +238,7 @@ class SavepointOutcome(KebabModel):
     failure_cause: FailureCause | None = left_out()
 
 
-class SavepointStatus(SnakeModel):
+class SavepointOperationResult(SnakeModel):
     """State and outcome of a savepoint that was asked for."""
 
     status: OperationStatus
@@ -252,7 +252,7 @@ class CheckpointOutcome(CamelModel):
     failure_cause: FailureCause | None = left_out()
 
 
-class CheckpointStatus(SnakeModel):
+class CheckpointOperationResult(SnakeModel):
     """State and outcome of a checkpoint that was asked for."""
 
     status: OperationStatus

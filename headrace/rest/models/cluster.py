@@ -66,7 +66,7 @@ class InterpreterInfo(SnakeModel):
     options: list[str]
 
 
-class EnvironmentInfo(SnakeModel):
+class JobManagerEnvironment(SnakeModel):
     """The driver's interpreter and its module path."""
 
     jvm: InterpreterInfo

@@ -1,4 +1,4 @@
-"""Shapes of jobs: lists, details, plan, configuration, exceptions, results."""
+"""Shapes of jobs and applications: lists, details, plan, configuration, exceptions, results."""
 
 from pydantic import Field, computed_field
 
@@ -19,7 +19,7 @@ class JobIds(SnakeModel):
     jobs: list[JobIdWithStatus]
 
 
-class JobDetails(KebabModel):
+class JobOverviewInfo(KebabModel):
     """A job in the list of a dashboard. `tasks`: number of subtasks by state in lower case, and their `total`."""
 
     jid: str
@@ -38,7 +38,7 @@ class JobDetails(KebabModel):
 class JobList(SnakeModel):
     """Running and ended jobs."""
 
-    jobs: list[JobDetails]
+    jobs: list[JobOverviewInfo]
 
 
 class IOMetrics(KebabModel):
@@ -73,7 +73,7 @@ class JobVertexInfo(SnakeModel):
     metrics: IOMetrics
 
 
-class PlanInput(SnakeModel):
+class PlanInputInfo(SnakeModel):
     """An edge of the plan. `num`: its place among the inputs of its consumer."""
 
     num: int
@@ -82,7 +82,7 @@ class PlanInput(SnakeModel):
     exchange: str
 
 
-class PlanNode(SnakeModel):
+class PlanNodeInfo(SnakeModel):
     """A vertex of the plan. `description`: its operators, as lines of HTML."""
 
     id: str
@@ -90,7 +90,7 @@ class PlanNode(SnakeModel):
     operator: str = ""
     operator_strategy: str = ""
     description: str
-    inputs: list[PlanInput] | None = left_out()
+    inputs: list[PlanInputInfo] | None = left_out()
     optimizer_properties: dict[str, str] = Field(default_factory=dict)
 
 
@@ -100,7 +100,7 @@ class Plan(SnakeModel):
     jid: str
     name: str
     type: str
-    nodes: list[PlanNode]
+    nodes: list[PlanNodeInfo]
 
 
 class JobPlanInfo(SnakeModel):
@@ -156,7 +156,7 @@ class OperationStatus(SnakeModel):
     id: str
 
 
-class JobResult(KebabModel):
+class JobResultInfo(KebabModel):
     """A job that has ended. `application_status`: SUCCEEDED, FAILED, CANCELED or UNKNOWN."""
 
     id: str
@@ -170,11 +170,11 @@ class JobResult(KebabModel):
     failure_cause: FailureCause | None = left_out()
 
 
-class JobExecutionResult(KebabModel):
+class JobExecutionResultResponseBody(KebabModel):
     """The result of a job once it has ended."""
 
     status: OperationStatus
-    job_execution_result: JobResult | None = left_out()
+    job_execution_result: JobResultInfo | None = left_out()
 
 
 class ExecutionConfigInfo(KebabModel):
@@ -201,7 +201,7 @@ class JobConfigInfo(KebabModel):
     settings: dict[str, str]
 
 
-class ExceptionEntry(CamelModel):
+class JobExceptionInfo(CamelModel):
     """One failure. A failure of the job as a whole has no task."""
 
     exception_name: str
@@ -213,16 +213,16 @@ class ExceptionEntry(CamelModel):
     task_manager_id: str | None = left_out()
 
 
-class RootExceptionEntry(ExceptionEntry):
+class RootJobExceptionInfo(JobExceptionInfo):
     """A failure that something restarted for, and those that came with it."""
 
-    concurrent_exceptions: list[ExceptionEntry]
+    concurrent_exceptions: list[JobExceptionInfo]
 
 
 class ExceptionHistory(SnakeModel):
     """Failures, newest first. `truncated`: there were more."""
 
-    entries: list[RootExceptionEntry]
+    entries: list[RootJobExceptionInfo]
     truncated: bool
 
 
@@ -252,3 +252,33 @@ class ClientHeartbeat(CamelModel):
     """A client's word that it waits for a job, and until when it does; epoch milliseconds."""
 
     expired_timestamp: int
+
+
+class ApplicationFacts(KebabModel):
+    """Facts of an application that both lists and details have."""
+
+    id: str
+    name: str
+    start_time: Milliseconds
+    end_time: Milliseconds
+    duration: int
+    status: str
+
+
+class ApplicationInfo(ApplicationFacts):
+    """One application. `job_counts`: number of its jobs by status."""
+
+    job_counts: dict[str, int] = Field(serialization_alias="jobs")
+
+
+class ApplicationList(SnakeModel):
+    """All applications."""
+
+    applications: list[ApplicationInfo]
+
+
+class ApplicationDetails(ApplicationFacts):
+    """One application with its jobs."""
+
+    timestamps: dict[str, Milliseconds]
+    jobs: list[JobOverviewInfo]

@@ -90,7 +90,7 @@ class StateTimers(KebabModel):
     due: dict[str, int]
 
 
-class StateFigures(KebabModel):
+class StateFiguresInfo(KebabModel):
     """Sizes of one state over all subtasks.
 
     `size`: bytes of its rows in Arrow, or of its files in a snapshot. Key groups, keys, timers and the oldest window
@@ -129,7 +129,7 @@ class OperatorState(KebabModel):
     snapshot: int | None
     taken_at: Milliseconds
     watermark: int | None
-    states: list[StateFigures]
+    states: list[StateFiguresInfo]
 
 
 class StateColumn(KebabModel):
@@ -182,7 +182,7 @@ class StateEditRequest(KebabModel):
     trigger_id: str | None = Field(default=None, alias="triggerId")
 
 
-class StateChange(KebabModel):
+class StateChangeInfo(KebabModel):
     """Result of edits of one state, as the new savepoint records it."""
 
     operator: str
@@ -199,11 +199,11 @@ class StateEditOutcome(KebabModel):
     """Place of the new savepoint and what has changed in it, or why there is none."""
 
     location: str | None = left_out()
-    changes: list[StateChange] | None = left_out()
+    changes: list[StateChangeInfo] | None = left_out()
     failure_cause: FailureCause | None = left_out()
 
 
-class StateEditStatus(SnakeModel):
+class StateEditOperationResult(SnakeModel):
     """State and outcome of edits that were asked for."""
 
     status: OperationStatus

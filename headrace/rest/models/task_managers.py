@@ -50,7 +50,7 @@ class HeldInterpreterLock(CamelModel):
     function: str
 
 
-class TaskManagerInfo(CamelModel):
+class TaskManagerOverviewInfo(CamelModel):
     """One TaskManager. `time_since_last_heartbeat` is a moment, whatever its name.
 
     Headrace's own fields: `held_interpreter_lock`, why a TaskManager that is alive does not answer; `decommissioned`,
@@ -76,7 +76,7 @@ class TaskManagerInfo(CamelModel):
 class TaskManagerList(SnakeModel):
     """All registered TaskManagers."""
 
-    taskmanagers: list[TaskManagerInfo]
+    taskmanagers: list[TaskManagerOverviewInfo]
 
 
 class AllocatedSlot(CamelModel):
@@ -119,7 +119,7 @@ class TaskManagerMetrics(CamelModel):
     garbage_collectors: list[GarbageCollectorInfo]
 
 
-class TaskManagerDetails(TaskManagerInfo):
+class TaskManagerDetailsInfo(TaskManagerOverviewInfo):
     """One TaskManager with its slots and its memory."""
 
     allocated_slots: list[AllocatedSlot]

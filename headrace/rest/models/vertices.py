@@ -1,4 +1,4 @@
-"""Shapes of vertices and subtasks: attempts, times, back pressure, flame graphs."""
+"""Shapes of vertices and subtasks: attempts, times, back pressure, flame graphs, and our own metrics over time."""
 
 from pydantic import Field
 
@@ -43,7 +43,7 @@ class Aggregated(KebabModel):
     status_duration: dict[str, Spread]
 
 
-class VertexDetails(CamelModel):
+class JobVertexDetailsInfo(CamelModel):
     """A vertex with the current attempt of each of its subtasks."""
 
     id: str
@@ -118,19 +118,19 @@ class BackPressure(SnakeModel):
     subtasks: list[SubtaskBackPressure]
 
 
-class FlameGraphNode(SnakeModel):
+class VertexFlameGraphNode(SnakeModel):
     """A frame; `value`: number of samples that it was seen in."""
 
     name: str
     value: int
-    children: list["FlameGraphNode"]
+    children: list["VertexFlameGraphNode"]
 
 
-class FlameGraph(CamelModel):
+class VertexFlameGraph(CamelModel):
     """Samples of a vertex. `end_timestamp`: -1 the vertex has ended, -2 this is switched off, -3 no samples yet."""
 
     end_timestamp: int
-    data: FlameGraphNode | None = left_out()
+    data: VertexFlameGraphNode | None = left_out()
 
 
 class VertexAccumulators(KebabModel):
@@ -164,3 +164,28 @@ class AttemptAccumulators(KebabModel):
     attempt: int
     id: str
     user_accumulators: list[dict[str, str]]
+
+
+class VertexMetricsHistory(KebabModel):
+    """Points of one vertex, one for each timestamp; null where nothing was known.
+
+    `busy` and `back-pressured`: milliseconds per second, the mean of its subtasks. `watermark-lag`: milliseconds by
+    which its watermark was behind.
+    """
+
+    id: str
+    name: str
+    records_in_per_second: list[float | None]
+    records_out_per_second: list[float | None]
+    busy: list[float | None]
+    back_pressured: list[float | None]
+    watermark_lag: list[float | None]
+
+
+class MetricsHistoryInfo(KebabModel):
+    """Metrics of a job over time. `interval`: milliseconds between two points, at least."""
+
+    jid: str
+    interval: int
+    timestamps: list[Milliseconds]
+    vertices: list[VertexMetricsHistory]

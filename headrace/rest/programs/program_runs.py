@@ -1,5 +1,7 @@
 """ProgramRuns: runs uploaded programs, each in a process of its own, and tells what became of its first job.
 
+ProgramService is what the routes work with: the files of programs, and their runs on this very cluster.
+
 The driver imports no code of a user. A process has a bounded time, there are only so many at once, and all of them end
 with the cluster, as do the processes that they started: killed when it closes, and by themselves when its process is
 gone, as their standard input ends then.
@@ -25,15 +27,21 @@ from typing import Final
 import msgspec
 
 from headrace.core.clock import Clock
-from headrace.core.config import ConfigOption
+from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import DECODE_ERRORS
 from headrace.core.threads import Thread, start_thread
 from headrace.rest.handler_errors import BadRequestError, UnavailableError
+from headrace.rest.options import REST_ADDRESS, REST_PORT
 from headrace.rest.programs.program_messages import (
     MESSAGE_LENGTH,
     PROCESS_MODULE,
     ProgramOutcome,
     ProgramRequest,
+)
+from headrace.rest.programs.uploaded_programs import (
+    UPLOAD_DIRECTORY,
+    UPLOAD_SIZE_MAX,
+    UploadedPrograms,
 )
 
 WEB_TIMEOUT: Final = ConfigOption(
@@ -274,3 +282,29 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+
+
+_TARGET: Final = "execution.target"
+_ATTACHED: Final = "execution.attached"
+
+
+class ProgramService:
+    """The programs of the cluster at `address`, whose token their processes find in its connection file."""
+
+    def __init__(self, address: str, settings: Settings, clock: Clock) -> None:
+        self.address: Final = address
+        self.uploaded: Final = UploadedPrograms(
+            settings.get_option(UPLOAD_DIRECTORY), settings.get_option(UPLOAD_SIZE_MAX)
+        )
+        self._runs: Final = ProgramRuns(clock, settings.duration_ms(WEB_TIMEOUT))
+
+    async def run(self, request: ProgramRequest) -> ProgramOutcome:
+        """Return what became of a program, whose jobs go to this cluster whatever its settings say."""
+        own = {_TARGET: "remote", _ATTACHED: "false", REST_ADDRESS.key: self.address}
+        given = {key: value for key, value in request.settings.items() if key != REST_PORT.key}
+        return await self._runs.run(msgspec.structs.replace(request, settings={**given, **own}))
+
+    def close(self) -> None:
+        """Kill the processes, and remove temporary files."""
+        self._runs.close()
+        self.uploaded.close()

@@ -204,8 +204,10 @@ def _encoded(state: str, keys: Sequence[Any]) -> bytes:
         raise StateKeyMismatchError(state, f"{text} are not all of one type ({error})") from None
 
 
-def _figures(info: LiveStateInfo, totals: StateTotals, *, is_partial: bool) -> models.StateFigures:
-    return models.StateFigures(
+def _figures(
+    info: LiveStateInfo, totals: StateTotals, *, is_partial: bool
+) -> models.StateFiguresInfo:
+    return models.StateFiguresInfo(
         table=_TABLE_NAMES[info.table],
         name=info.name,
         kind=info.kind,
@@ -227,7 +229,7 @@ def _figures(info: LiveStateInfo, totals: StateTotals, *, is_partial: bool) -> m
 
 
 def parts_of(totals: StateTotals) -> dict[str, Any]:
-    """Return the fields of StateFigures that tell of key groups, keys and timers."""
+    """Return the fields of StateFiguresInfo that tell of key groups, keys and timers."""
     groups = [
         models.StateKeyGroup(
             key_group=group.key_group, subtask=index, rows=group.row_count, size=group.size_bytes

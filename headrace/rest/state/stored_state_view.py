@@ -130,7 +130,7 @@ def _opened(
 
 def _figures(
     operator: OperatorSnapshot, table: StateTable, name: str, counts: StoredCounts
-) -> models.StateFigures:
+) -> models.StateFiguresInfo:
     """Return rows and bytes of a state as the metadata says, and the parts that its rows are counted by."""
     chunks = [one for one in chunks_of(operator, table) if one.chunk.name == name]
     subtasks = [
@@ -141,7 +141,7 @@ def _figures(
     for place, one in enumerate(subtasks):
         sizes[place] = one.size
     counted = counts.of(chunks)
-    return models.StateFigures(
+    return models.StateFiguresInfo(
         table=_TABLE_NAMES.get(table, table.value),
         name=name,
         kind=chunks[0].kind,

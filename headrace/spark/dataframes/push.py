@@ -236,7 +236,7 @@ def unrepeatable_part(df: DataFrame) -> str | None:
     plan: Any = getattr(df, "_jdf").queryExecution().sparkPlan()  # noqa: B009
     if not plan.deterministic():
         return "an expression that is not deterministic"
-    for node in _nodes(plan):
+    for node in plan_nodes(plan):
         name = str(node.nodeName())
         if not _REPEATABLE_NODES.fullmatch(name.strip()):
             return name.strip()
@@ -257,8 +257,9 @@ def plan_identity(df: DataFrame, partition_count: int, parallelism: int) -> str:
     return f"{partition_count} partitions, plan {digest}"
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def plan_nodes(plan: Any) -> Iterator[Any]:
+    """Yield the nodes of a plan of Spark's, from its root."""
     yield plan
     children = plan.children()
     for index in range(children.size()):
-        yield from _nodes(children.apply(index))
+        yield from plan_nodes(children.apply(index))

@@ -16,7 +16,7 @@ are deleted when it is done.
 import logging
 import queue
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,6 +47,7 @@ from headrace.spark.dataframes.push import (
     RESULT_SCHEMA_TEXT,
     PushTarget,
     default_parallelism,
+    plan_nodes,
     plan_push,
     push_body,
 )
@@ -469,12 +470,5 @@ class StreamingDataFrameCoordinator:
 def computes_row_by_row(df: DataFrame) -> bool:
     """Return whether Spark computes each micro-batch of a streaming DataFrame anew with the same rows in order."""
     plan: Any = getattr(df, "_jdf").queryExecution().analyzed()  # noqa: B009
-    names = {str(node.nodeName()) for node in _nodes(plan)}
+    names = {str(node.nodeName()) for node in plan_nodes(plan)}
     return bool(plan.deterministic()) and names <= _ROW_BY_ROW
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    children = plan.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index))

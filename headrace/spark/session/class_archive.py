@@ -68,8 +68,8 @@ def store_class_archive(
         class_list, made = Path(name) / "classes", Path(name) / archive.name
         on_step("Running a small job on Spark")
         training = [sys.executable, "-m", TRAINING, str(class_list)]
-        told = _run("the small job on Spark", training).splitlines()
-        classes_from = _usable(json.loads(told[-1])["class_path"], java)
+        printed = _run("the small job on Spark", training).splitlines()
+        classes_from = _usable(json.loads(printed[-1])["class_path"], java)
         _refuse_folders(classes_from)
         on_step("Storing the classes that it loaded")
         _run(

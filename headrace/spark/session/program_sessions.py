@@ -114,14 +114,14 @@ def program_sessions(settings: SessionSettings) -> Generator[None, None, None]:
     make_context = SparkContext.__init__
     make_session = SparkSession.Builder.getOrCreate
     signature = inspect.signature(make_context)
-    told: set[str] = set()
+    logged: set[str] = set()
     building: set[str] | None = None
     """Keys that the program gave to the builder which makes a session now."""
 
     def tell(said: Mapping[str, str]) -> None:
         for key, value in settings.replaced(said).items():
-            if key not in told:
-                told.add(key)
+            if key not in logged:
+                logged.add(key)
                 _LOG.warning(
                     "%s=%s of the command line replaces %s, which the program gives to its SparkSession",
                     key,

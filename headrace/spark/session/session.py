@@ -274,9 +274,9 @@ def _create(settings: Settings) -> HostSession:
             silence_accumulators(spark.sparkContext)
     except (PySparkException, Py4JError, ConnectionError) as error:
         # An error of Java's is asked for its text, which the JVM must be there for.
-        told = _JVM_ENDED if _is_of_ended_jvm(error) else _first_line(root_message(error))
+        ending = _JVM_ENDED if _is_of_ended_jvm(error) else _first_line(root_message(error))
         _abandon(scratch, before)
-        reason = errors.cause() or told
+        reason = errors.cause() or ending
         raise SparkStartError(plan.conf["spark.master"], reason) from error
     except BaseException:
         _abandon(scratch, before)

@@ -20,7 +20,7 @@ from pyspark.resource import (
 
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.core.config import Settings
-from headrace.core.process.process_memory import (
+from headrace.core.process.memory_parts import (
     FLINK_MEMORY,
     MANAGED_MEMORY,
     PROCESS_MEMORY,

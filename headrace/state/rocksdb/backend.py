@@ -28,7 +28,7 @@ from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotW
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.core.process.process_memory import is_memory_set, own_memory_parts
+from headrace.core.process.memory_parts import is_memory_set, own_memory_parts
 from headrace.functions.state import MapStateDescriptor, StateDescriptor
 from headrace.state.backend import (
     EntryScope,

@@ -14,7 +14,8 @@ from headrace.api import executors
 from headrace.api.client.program_end import JobLeftBehindError
 from headrace.cli.logs import describe
 from headrace.cli.main import COMMANDS, cli, main
-from headrace.cli.run import run, run_settings
+from headrace.cli.run import run
+from headrace.cli.run_settings import run_settings
 from headrace.core.errors import UserCodeError
 from headrace.core.lifecycle import JobStatus
 
@@ -485,7 +486,7 @@ def test_a_job_that_the_program_left_behind_is_told_and_is_a_failure(
     code: int,
 ) -> None:
     left = JobLeftBehindError("0a", "hours", JobStatus.RUNNING)
-    monkeypatch.setattr("headrace.cli.run.left_jobs", lambda: [left])
+    monkeypatch.setattr("headrace.cli.program_run.left_jobs", lambda: [left])
     with pytest.raises(SystemExit) as ended:
         main(("run", program(tmp_path, ending_of_program)))
     assert ended.value.code == code

@@ -5,12 +5,22 @@ import io
 import pytest
 from rich.console import Console
 
-from headrace.cli.progress import JobView, VertexView, table_of
+from headrace.cli.progress import CountedVertex, JobView, table_of
 
-VERTEX = VertexView(
+VERTEX = CountedVertex(
+    1,
+    "0b",
     "TumblingEventTimeWindows -> (key_by -> Sink, Sink: late)",
-    "RUNNING", 2, 336_776, 21_148, 123_456.0, 1_375_000_000_000, 1.0, 0.25, 24,
-)  # fmt: skip
+    "RUNNING",
+    2,
+    busy=1.0,
+    back_pressured=0.25,
+    watermark_ms=1_375_000_000_000,
+    records_in=336_776,
+    records_out=21_148,
+    records_per_second=123_456.0,
+    late_records=24,
+)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from headrace.cli.run import target_settings
+from headrace.cli.run_settings import target_settings
 from headrace.rest.client_errors import NoSuchClusterError, SeveralClustersError
 from headrace.rest.connections import ClusterConnection, write_connection
 

@@ -21,12 +21,11 @@ from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.gateways.dispatcher import JobResult
 from headrace.graph.job_graph_generator import generate_job_graph
-from headrace.metrics import registry as metric_registry
-from headrace.metrics.readings import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport, Span
+from headrace.metrics.reporters import registry as metric_registry
 from headrace.metrics.reporters import reporter_setup
 from headrace.metrics.reporters.reporter import MetricReporter
 from headrace.metrics.scopes import GroupKind
-from headrace.metrics.spans import Span
 from testkit.simulation.simulated_job import counting_job, forget_output
 
 RANDOM = SeededRandom(16)

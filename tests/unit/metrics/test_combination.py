@@ -4,8 +4,9 @@ import pytest
 
 from headrace.core.clock import ManualClock
 from headrace.metrics import MetricGroup
+from headrace.metrics.combination import combination_of, combine_metrics
 from headrace.metrics.metric_name import Combination, MetricKind, MetricScope
-from headrace.metrics.names import METRIC_NAMES, combination_of, combine_metrics
+from headrace.metrics.names import METRIC_NAMES
 
 
 def test_every_row_with_several_values_says_how_they_combine() -> None:

@@ -1,6 +1,8 @@
 """Every answer has the fields of Flink's REST API, no more and no less, and every error its status and text."""
 
+import platform
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -419,6 +421,8 @@ def test_the_driver_shows_its_environment_settings_and_threads(cluster: ServedCl
     environment = cluster.get("/jobmanager/environment").json
     fields(environment, "jvm", "classpath")
     fields(environment["jvm"], "version", "arch", "options")
+    assert environment["jvm"]["version"] == platform.python_version()
+    assert environment["classpath"] == sys.path
     assert {"key": "rest.port", "value": "0"} in cluster.get("/jobmanager/config").json
     threads = {
         each["threadName"] for each in cluster.get("/jobmanager/thread-dump").json["threadInfos"]

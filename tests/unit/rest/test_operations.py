@@ -66,9 +66,9 @@ def test_the_end_waits_until_each_result_was_told() -> None:
             await gate.wait()
             return "done"
 
-        await asyncio.wait_for(operations.all_told(), 10)
+        await asyncio.wait_for(operations.all_fetched(), 10)
         operations.start("savepoint", "job", TRIGGER, take)
-        waiting = asyncio.ensure_future(operations.all_told())
+        waiting = asyncio.ensure_future(operations.all_fetched())
         task = operations.find("savepoint", "job", TRIGGER)
         assert task is not None
         gate.set()

@@ -16,7 +16,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.security.tls import TlsIdentity, generate_identity
 from headrace.gateways.errors import CheckpointFailedError
-from headrace.rest import http_protocol, http_server
+from headrace.rest import http_server
 from headrace.rest.authentication import GuardedApplication, Receive, Scope, Send
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestUnreachableError
@@ -86,7 +86,7 @@ def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "HTTP_CONNECTIONS_MAX", 5)
-    monkeypatch.setattr(http_protocol, "REQUEST_HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_server, "REQUEST_HEAD_TIMEOUT_S", 0.2)
     with served_cluster(tmp_path, monkeypatch) as cluster:
         assert cluster.get("/overview").status == 200
         host, _, port = cluster.authority.partition(":")

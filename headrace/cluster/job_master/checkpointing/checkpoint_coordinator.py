@@ -184,7 +184,7 @@ class CheckpointCoordinator:
             coordinators,
             notices,
             on_failed=on_failed,
-            on_told=self._snapshot_coordinators,
+            on_notified=self._snapshot_coordinators,
         )
         self.lineage: Final = self._create_lineage()
         """Finds the checkpoint that the job starts from, and closes the store at its end."""

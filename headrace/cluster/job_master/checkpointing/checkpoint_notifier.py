@@ -40,7 +40,7 @@ class CheckpointNotifier:
         job_notices: JobNotices,
         *,
         on_failed: Callable[[HeadraceError], None],
-        on_told: Callable[[], None],
+        on_notified: Callable[[], None],
     ) -> None:
         self._job_name: Final = job_name
         self._job_notices: Final = job_notices
@@ -52,7 +52,7 @@ class CheckpointNotifier:
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
         self._on_failed: Final = on_failed
-        self._on_told: Final = on_told
+        self._on_notified: Final = on_notified
 
     def tell_user(self, actions: Sequence[CoordinatorAction]) -> None:
         """Tell of failed checkpoints with a remedy, unless the job fails for them or somebody waits for them."""
@@ -115,4 +115,4 @@ class CheckpointNotifier:
         except Exception as error:
             _LOG.exception("an operator coordinator failed")
             self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
-        self._on_told()
+        self._on_notified()

@@ -172,14 +172,14 @@ class TaskManagers:
         self._disconnect(resource_id, error, None)
 
     def _disconnect(
-        self, resource_id: ResourceId, error: ErrorInfo, told: ErrorInfo | None
+        self, resource_id: ResourceId, error: ErrorInfo, reason: ErrorInfo | None
     ) -> None:
         task_manager = self._registered.pop(resource_id, None)
         if task_manager is None:
             return
         self._heartbeats.unmonitor_target(resource_id)
         self._lock_witness.forget(resource_id)
-        task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, told)
+        task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, reason)
         self._on_lost(resource_id, error)
 
     async def dismiss_all(self) -> None:

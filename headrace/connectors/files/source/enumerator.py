@@ -89,7 +89,7 @@ class FileEnumerator(SplitQueue):
     def __init__(self, context: SplitEnumeratorContext, enumeration: FileEnumeration) -> None:
         super().__init__(context)
         self._enumeration = enumeration
-        self._is_failure_told = False
+        self._is_failure_logged = False
         self._known: set[str] | None = None
 
     def restore(self, state: bytes) -> None:
@@ -123,11 +123,11 @@ class FileEnumerator(SplitQueue):
             if self._known is None:
                 raise error
             # A listing that fails now and then is made up for by the next one.
-            if not self._is_failure_told:
-                self._is_failure_told = True
+            if not self._is_failure_logged:
+                self._is_failure_logged = True
                 _LOG.warning("looking for new files failed, and is tried again: %s", error)
         else:
-            self._is_failure_told = False
+            self._is_failure_logged = False
             self._add_new(files)
         if self._enumeration.discovery_interval_ms is not None:
             self._look(self._enumeration.discovery_interval_ms)

@@ -289,7 +289,7 @@ def test_an_error_after_the_name_was_made_is_none(
     def fail(folder: str) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("headrace.checkpoint.storage.local_files._sync_folder", fail)
+    monkeypatch.setattr("headrace.checkpoint.storage.local_files.sync_path", fail)
     published = storage.publish(metadata_of(1), options)
     assert completed(storage, settings) == [published]
 

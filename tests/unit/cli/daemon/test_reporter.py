@@ -5,8 +5,7 @@ import os
 import msgspec
 import pytest
 
-from headrace.cli.daemon.messages import Report
-from headrace.cli.daemon.reporter import Reporter, StarterGoneError
+from headrace.cli.daemon.messages import Report, Reporter, StarterGoneError
 
 
 def test_a_report_is_told_once() -> None:

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from headrace.cli.daemon import daemon_process
-from headrace.cli.daemon.messages import Report, RunSession
-from headrace.cli.daemon.reporter import Reporter
+from headrace.cli.daemon.messages import Report, Reporter, RunSession
 from headrace.cli.daemon.supervisor import SHORT_LIVES_MAX, RestartPauses, Supervisor
 
 SESSION = """

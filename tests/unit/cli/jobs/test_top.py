@@ -15,7 +15,6 @@ from headrace.cli.jobs.job_figures import (
     ShownCheckpoints,
     VertexFigures,
     checkpoint_figures,
-    lag_ms,
     vertex_figures,
 )
 from headrace.cli.jobs.job_reader import JobReader
@@ -23,6 +22,7 @@ from headrace.cli.jobs.keys import keyboard
 from headrace.cli.jobs.top import watch
 from headrace.cli.jobs.top_view import BAR_WIDTH, bar_lengths, bar_of, columns_for, screen_of
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
+from headrace.metrics.event_time import lag_ms
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import ClusterEndedError, RestUnreachableError
 from tests.unit.cli.jobs.answers import JOB_PAGE, ONE_RUNNING, SINK, STARTED, vertex

@@ -6,7 +6,7 @@ from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.job_spans import JobSpans
 from headrace.core.clock import ManualClock
 from headrace.core.lifecycle import ExecutionState
-from headrace.metrics.spans import Span
+from headrace.metrics.readings import Span
 from tests.unit.cluster.cluster_samples import JOB, attempt
 
 RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED

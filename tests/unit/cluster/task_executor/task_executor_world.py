@@ -34,7 +34,7 @@ from headrace.gateways.task_executor import (
     TaskDeploymentDescriptor,
     TaskExecutorGateway,
 )
-from headrace.metrics.registry import MetricRegistry
+from headrace.metrics.reporters.registry import MetricRegistry
 from headrace.rpc.loopback import LoopbackNetwork
 from testkit.scripted_gateways import (
     ScriptedTask,

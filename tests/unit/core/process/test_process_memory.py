@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.process.process_memory import (
+from headrace.core.process.memory_parts import (
     MemoryParts,
-    container_memory_bytes,
     memory_parts,
     own_memory_parts,
     process_memory_bytes,
-    resident_memory_bytes,
 )
+from headrace.core.process.process_memory import container_memory_bytes, resident_memory_bytes
 
 MB = 1 << 20
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.metrics.groups import MetricGroup, samples_of
-from headrace.metrics.readings import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport, Span
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig
 from headrace.metrics.scopes import GroupKind
-from headrace.metrics.spans import Span
 
 TASK = {"host": "h", "tm_id": "tm-1", "job_name": "orders", "task_name": "count", "subtask_index": "0"}  # fmt: skip
 SPAN = Span("Checkpoint", 1_000, 1_250, {"checkpointId": 7}, "")

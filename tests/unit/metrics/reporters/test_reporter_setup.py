@@ -8,8 +8,8 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings, check_settings
 from headrace.core.errors import ConfigurationError
 from headrace.graph.pipeline_options import FREE_PREFIXES
-from headrace.metrics.registry import MetricRegistry
 from headrace.metrics.reporters import reporter_setup
+from headrace.metrics.reporters.registry import MetricRegistry
 from headrace.metrics.reporters.reporter import MetricReporter
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from tests.unit.metrics.reporters.reports import NotingReporter

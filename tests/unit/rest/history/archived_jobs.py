@@ -16,7 +16,7 @@ from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
 from headrace.rest.history.archive_file import pack_archive
 from headrace.rest.history.job_archivist import render_archive
 from headrace.rest.history.overview_cache import OverviewCache
-from headrace.rest.models.metrics_history import MetricsHistoryInfo
+from headrace.rest.models.vertices import MetricsHistoryInfo
 from tests.unit.rest.sample_cluster import (
     CHECKPOINT_DETAILS,
     FAILED_JOB,

@@ -11,7 +11,7 @@ from headrace.core.ids import (
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import CheckpointOverview
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
-from headrace.metrics.names import combine_metrics
+from headrace.metrics.combination import combine_metrics
 from tests.unit.cluster.cluster_samples import (
     SLOT_PROFILE,
     TM_1,

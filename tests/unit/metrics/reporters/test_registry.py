@@ -8,10 +8,9 @@ import pytest
 from headrace.core.clock import ManualClock, SystemClock
 from headrace.core.config import Settings
 from headrace.metrics.groups import MetricGroup
-from headrace.metrics.readings import GroupReading, MetricReport
-from headrace.metrics.registry import MetricRegistry
+from headrace.metrics.readings import GroupReading, MetricReport, Span
+from headrace.metrics.reporters.registry import MetricRegistry
 from headrace.metrics.scopes import GroupKind
-from headrace.metrics.spans import Span
 from tests.unit.metrics.reporters.reports import SPAN, task_reading, values_of
 
 TIMEOUT_S = 20.0

@@ -2,7 +2,7 @@
 
 Owners add a source for each of their groups and remove it when they end: its values are read once more then, and the
 next report carries them, so that no count is lost. A thread of the registry reads; each reporter runs on a thread of
-its own (`reporters.reporter_thread`). Nobody who counts waits for either. Without reporters no thread is started and
+its own (`reporter_thread`). Nobody who counts waits for either. Without reporters no thread is started and
 nothing is read. Source: Flink MetricRegistryImpl.
 """
 
@@ -23,10 +23,10 @@ from headrace.metrics.readings import (
     GroupReading,
     MetricReport,
     MetricSource,
+    Span,
 )
 from headrace.metrics.reporters.reporter_thread import ReporterThread
 from headrace.metrics.scopes import ScopeFormats
-from headrace.metrics.spans import Span
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,0 +1,163 @@
+"""The run of a program as `__main__` in this process, with its Python files, and with the jobs that it leaves."""
+
+import os
+import runpy
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import click
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.program_end import (
+    EXIT_TERMINATED,
+    Terminated,
+    await_left_jobs,
+    end_in_order_when_terminated,
+    forget_jobs,
+    ignore_termination,
+    left_jobs,
+    program_begins,
+    unexecuted_operator,
+    unexecuted_text,
+)
+from headrace.api.executors import (
+    PipelineExecutor,
+    runs_elsewhere,
+    set_active_executor,
+)
+from headrace.api.settings.python_files import python_files
+from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure
+from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError, ProgramError
+from headrace.core.process.interpreter import put_on_path
+from headrace.graph.pipeline_options import PYTHON_FILES
+
+
+def run_here(
+    program: Path,
+    arguments: tuple[str, ...],
+    settings: dict[str, str],
+    executor: PipelineExecutor,
+    *,
+    on_submitted: Callable[[JobClient], None] | None = None,
+    before_close: Callable[[], None] | None = None,
+    on_error: Callable[[BaseException], int] = report_failure,
+    awaits_jobs: bool = False,
+) -> int:
+    """Run the program in this process and thread, close the executor, and return the exit code.
+
+    `before_close` is called when the program has ended, while the cluster still answers; after a Ctrl-C perhaps twice.
+
+    Jobs that the program leaves running end with it, which is an error, or are awaited.
+    """
+    # The program's own modules lie beside it; on the workers they need --python-files.
+    set_active_executor(executor, on_submitted=on_submitted)
+    program_begins()
+    forget_jobs()
+    take_back = end_in_order_when_terminated()
+    find_left = await_left_jobs if awaits_jobs else left_jobs
+    try:
+        with _program_sessions(settings):
+            run_as_main(program, arguments)
+        _refuse_unexecuted()
+        return _with_left_jobs(0, find_left, on_error)
+    except Terminated:
+        return EXIT_TERMINATED
+    except SystemExit as ended:
+        return _with_left_jobs(_exit_code(ended), find_left, on_error)
+    except KeyboardInterrupt:
+        if not runs_elsewhere(Settings(settings)):
+            click.echo("interrupted: the job is cancelled", err=True)
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        return _with_left_jobs(on_error(error), left_jobs, on_error)
+    finally:
+        ignore_termination()
+        try:
+            _close(executor, before_close)
+        finally:
+            take_back()
+
+
+def run_as_main(program: Path, arguments: tuple[str, ...], entry_class: str | None = None) -> None:
+    """Run a program as `python program.py` would, or a module (`entry_class`) inside an archive."""
+    with program_environment(program, arguments):
+        if entry_class is None:
+            runpy.run_path(str(program), run_name="__main__")
+        else:
+            sys.path.insert(0, str(program.resolve()))
+            runpy.run_module(entry_class, run_name="__main__", alter_sys=True)
+
+
+@contextmanager
+def program_environment(program: Path, arguments: tuple[str, ...]) -> Generator[None, None, None]:
+    """`sys.argv` and the import path as `python program.py` would have them."""
+    previous_argv, previous_path = sys.argv, list(sys.path)
+    sys.argv = [str(program), *arguments]
+    sys.path.insert(0, str(program.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = previous_argv, previous_path
+
+
+def provide_python_files(settings: dict[str, str]) -> None:
+    """Make `python.files` importable here, and their paths absolute: the program may change its working folder."""
+    files = python_files(Settings(settings))
+    put_on_path(files)
+    if files:
+        settings[PYTHON_FILES.key] = ",".join(map(str, files))
+
+
+def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
+    """Have the sessions that the program makes itself obey the command line."""
+    if runs_elsewhere(Settings(settings)):
+        return nullcontext()
+    # Imported late, as above.
+    from headrace.spark.session.program_sessions import (
+        program_sessions,
+        settings_of_program_sessions,
+    )
+
+    return program_sessions(settings_of_program_sessions(settings, os.cpu_count() or 1))
+
+
+def _refuse_unexecuted() -> None:
+    """Raise ProgramError where a program ended without a job, or with a sink that no job has, as in Flink."""
+    operator = unexecuted_operator()
+    if operator is not None:
+        raise ProgramError(unexecuted_text(operator))
+
+
+def _with_left_jobs(
+    code: int,
+    find_left: Callable[[], Sequence[HeadraceError]],
+    on_error: Callable[[BaseException], int],
+) -> int:
+    """Tell of jobs that end with the program, and of those that failed unseen; return the exit code."""
+    for error in find_left():
+        on_error(error)
+        code = code or EXIT_FAILED
+    return code
+
+
+def _exit_code(ended: SystemExit) -> int:
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    click.echo(str(ended.code), err=True)
+    return 1
+
+
+def _close(executor: PipelineExecutor, before_close: Callable[[], None] | None) -> None:
+    """End the display and the cluster; a second Ctrl-C during this does not leave the cluster half ended."""
+    set_active_executor(None)
+    while True:
+        try:
+            if before_close is not None:
+                before_close()
+            executor.close()
+            return
+        except KeyboardInterrupt:
+            click.echo("still stopping", err=True)

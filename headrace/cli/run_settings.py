@@ -1,0 +1,146 @@
+"""What the command line says of a program to run: its path, and the settings for which options stand."""
+
+import difflib
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import click
+
+from headrace.api.executors import (
+    ATTACHED,
+    TARGET,
+    executor_name,
+    runs_elsewhere,
+)
+from headrace.checkpoint.options import (
+    IGNORE_UNCLAIMED_STATE,
+    RECOVERY_CLAIM_MODE,
+    RECOVERY_PATH,
+)
+from headrace.checkpoint.storage.file_systems import absolute_uri
+from headrace.core.config import Settings
+from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
+from headrace.rest.connections import find_session
+from headrace.rest.options import REST_ADDRESS
+
+_PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
+
+
+class ProgramPath(click.ParamType[Path]):
+    """An existing file that Python can run. Python itself reports mistakes inside it."""
+
+    name = "program"
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        path = Path(value)
+        problem = _problem_of(path)
+        if problem:
+            raise click.UsageError(problem, ctx)
+        return path
+
+
+def _problem_of(path: Path) -> str:
+    try:
+        if path.is_dir():
+            programs = sorted(one.name for one in path.glob("*.py"))[:3]
+            inside = f", such as {path / programs[0]}" if programs else ""
+            return f"'{path}' is a folder: name the program in it{inside}"
+        if not path.exists():
+            return f"there is no program '{path}'{_suggestion(path)}"
+        if not path.is_file():
+            return ""
+        source = path.read_bytes()
+    except OSError as error:
+        return f"the program '{path}' cannot be read: {error.strerror}"
+    if path.suffix == ".jar":
+        return f"'{path}' is a Java archive, and Headrace runs Python programs"
+    if path.suffix in _PYTHON_SUFFIXES or zipfile.is_zipfile(path):
+        return ""
+    return "" if _is_python(source) else f"'{path}' is not a Python program"
+
+
+def _is_python(source: bytes) -> bool:
+    try:
+        compile(source, "program", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _suggestion(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f": there is no folder '{folder}'"
+    names = [one.name for one in folder.glob("*.py")]
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean '{folder / near[0]}'?" if near else f" in {folder.resolve()}"
+
+
+REMOTE: Final = "remote"
+"""Name of the executor of clusters that run already."""
+SESSION: Final = "session"
+
+
+def target_settings(
+    target: str | None, cluster_name: str | None, address: str | None, *, is_detached: bool
+) -> dict[str, str]:
+    """Return the settings that the options of the target stand for, once a session that is meant was found.
+
+    UsageError where they do not fit each other; NoSuchClusterError; SeveralClustersError.
+    """
+    if target is None and (address is not None or cluster_name is not None):
+        target = SESSION if address is None else REMOTE
+    for option, value, needed in (("-m", address, REMOTE), ("--cluster", cluster_name, SESSION)):
+        if value is not None and target != needed:
+            raise click.UsageError(
+                f"{option} is for --target {needed}, and the target is {target}",
+                click.get_current_context(silent=True),
+            )
+    settings: dict[str, str] = {}
+    if target is not None:
+        settings[TARGET.key] = executor_name(Settings({TARGET.key: target}))
+    if address is not None:
+        settings[REST_ADDRESS.key] = address
+    if target == SESSION:
+        # Imported late: nobody else needs it.
+        from headrace.client.remote_executor import CONNECTION_FILE
+
+        found = find_session(cluster_name, lambda text: click.echo(text, err=True))
+        settings[CONNECTION_FILE.key] = str(found.file)
+    if is_detached and runs_elsewhere(Settings(settings)):
+        settings[ATTACHED.key] = "false"
+    return settings
+
+
+def run_settings(
+    master: str | None,
+    parallelism: int | None,
+    definitions: dict[str, str],
+    python_files: str | None,
+) -> dict[str, str]:
+    """Return the settings that the options stand for; an option wins over a `-D` of the same meaning."""
+    settings = dict(definitions)
+    if master is not None:
+        settings["headrace.spark.master"] = master
+    if parallelism is not None:
+        settings[PARALLELISM.key] = str(parallelism)
+    if python_files is not None:
+        settings[PYTHON_FILES.key] = python_files
+    return settings
+
+
+def recovery_settings(
+    from_savepoint: str | None, allows_non_restored_state: bool, claim_mode: str | None
+) -> dict[str, str]:
+    """Return the settings that the options of recovery stand for. A path is meant from here, not from the program."""
+    settings: dict[str, str] = {}
+    if from_savepoint is not None:
+        settings[RECOVERY_PATH.key] = absolute_uri(from_savepoint)
+    if allows_non_restored_state:
+        settings[IGNORE_UNCLAIMED_STATE.key] = "true"
+    if claim_mode is not None:
+        settings[RECOVERY_CLAIM_MODE.key] = claim_mode.upper().replace("-", "_")
+    return settings
