@@ -38,6 +38,7 @@ def test_every_page_of_every_kind_of_job_opens_without_an_error(
     watched.open(cluster.address, f"/job/{JOBS[kind].id}/{name}")
     expect(watched.page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
+    assert (watched.wide_elements(), watched.nameless_elements()) == ([], [])
     assert watched.problems == []
 
 
@@ -48,6 +49,7 @@ def test_every_page_of_the_cluster_opens_without_an_error(
     watched.open(cluster.address, place)
     expect(watched.page.get_by_role("heading", name=heading, exact=True).last).to_be_visible()
     expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
+    assert (watched.wide_elements(), watched.nameless_elements()) == ([], [])
     assert watched.problems == []
 
 
@@ -134,7 +136,11 @@ def test_why_is_there_no_output_names_the_split_that_holds_the_watermark_back(
     expect(cause).to_contain_text(
         "held back by subtask 1, split orders-7 of “Source: orders -> Map: parse”"
     )
-    expect(cause).to_contain_text("since 6 min 28 s")
+    expect(cause.locator(".since")).to_have_text(re.compile(r"^Since .*, 6 min 28 s ago\.$"))
+    cause.get_by_role("link", name="Its subtask 1").click()
+    drawer = watched.page.get_by_role("dialog")
+    expect(drawer.get_by_role("table", name="Subtasks").locator("tr.current")).to_have_count(1)
+    expect(drawer.locator("tr.current td").first).to_have_text("1")
 
 
 def test_an_exception_shows_the_line_of_the_program_and_folds_the_stack(
