@@ -146,6 +146,11 @@ describe("findSilence", () => {
     expect(found[0]?.text).not.toContain("at x");
   });
 
+  it("takes a checkpoint that is newer than what is known of the job for one of just now", () => {
+    const found = findSilence(facts({ checkpoints: { ...checkpoints, lastCompletedAt: NOW + 300 } }));
+    expect(found[0]?.text).toContain("every 10 s, the last completed 0 ms ago.");
+  });
+
   it("hints that checkpointing is off only where a sink has records", () => {
     expect(findSilence(facts({ checkpoints: null })).map((each) => each.kind)).toEqual(["no-checkpoint"]);
     expect(findSilence(facts({ checkpoints: null, vertices: [source, window, { ...sink, readRecords: 0 }] }))).toEqual([]);

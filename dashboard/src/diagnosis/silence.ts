@@ -292,7 +292,7 @@ function waitingForCheckpoints(facts: SilenceFacts): Finding[] {
     const since = { since: facts.now - waited, exact: true };
     return [finding("checkpoint", "cause", title, text, { since })];
   }
-  const last = lastCompletedAt === null ? "none has completed yet" : `the last completed ${duration(facts.now - lastCompletedAt)} ago`;
+  const last = lastCompletedAt === null ? "none has completed yet" : `the last completed ${duration(Math.max(0, facts.now - lastCompletedAt))} ago`;
   const text = `${committing}: every ${duration(intervalMs)}, ${last}.`;
   return [finding("checkpoint", "fact", "Rows become visible with checkpoints", text, {})];
 }
