@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.dashboard.fake_cluster import FakeCluster
 from tests.dashboard.golden_jobs import JOBS, TASK_MANAGERS
@@ -166,6 +166,30 @@ def test_a_checkpoint_shows_the_phases_of_each_subtask(
         "img", name="Subtask 2: start delay 12.4 s, alignment 210 ms, sync 3 ms"
     )
     expect(bar).to_be_visible()
+
+
+def test_a_checkpoint_is_asked_for_until_its_own_answer_says_that_it_is_over(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    path = f"/jobs/{JOBS['back-pressured'].id}/checkpoints/details/73"
+    early = True
+
+    def answered(route: Route) -> None:
+        nonlocal early
+        answer = route.fetch().json()
+        route.fulfill(json=answer | ({"status": "IN_PROGRESS"} if early else {}))
+        early = False
+
+    watched.page.route(f"**{path}", answered)
+    watched.open(cluster.address, f"/job/{JOBS['back-pressured'].id}/checkpoints?checkpoint=73")
+    details = watched.page.get_by_role("region", name="Checkpoint 73")
+    expect(details.locator(".state")).to_have_text("COMPLETED")
+    asked = cluster.count(f"{path}$")
+    with watched.page.expect_response(re.compile("/checkpoints$")):
+        pass
+    with watched.page.expect_response(re.compile("/checkpoints$")):
+        pass
+    assert cluster.count(f"{path}$") <= asked + 1, "what is over is not asked for again and again"
 
 
 def test_a_search_in_a_log_leaves_the_lines_that_match(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from headrace.rest.client import RestClient
 from headrace.rest.connections import ClusterConnection
@@ -119,6 +119,11 @@ def loaded(page: Page) -> None:
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
+def scroll_to(heading: Locator) -> None:
+    """Scroll a heading to the upper edge, below the bar that stays there."""
+    heading.evaluate("(each) => scrollTo(0, each.getBoundingClientRect().top + scrollY - 80)")
+
+
 def overview(watched: WatchedPage, shop: Shop) -> None:
     watched.open(shop.address, "/overview")
     expect(watched.page.get_by_role("link", name=PAYMENTS)).to_be_visible()
@@ -165,9 +170,7 @@ def checkpoints(watched: WatchedPage, shop: Shop) -> None:
     expect(page.locator(".bar.completed").nth(2)).to_be_visible()
     page.locator(".bar.completed").last.click()
     expect(page.get_by_role("img", name=re.compile("^Subtask 0: start delay"))).to_have_count(2)
-    heading = page.get_by_role("heading", name=re.compile(r"^Checkpoint \d+$"))
-    # Below the bar at the top of the window, which stays.
-    heading.evaluate("(each) => scrollTo(0, each.getBoundingClientRect().top + scrollY - 80)")
+    scroll_to(page.get_by_role("heading", name=re.compile(r"^Checkpoint \d+$")))
 
 
 def state(watched: WatchedPage, shop: Shop) -> None:
@@ -181,7 +184,7 @@ def state(watched: WatchedPage, shop: Shop) -> None:
     page.get_by_role("link", name="timers", exact=True).click()
     expect(page.locator(".facts", has_text="event timers")).to_contain_text("the next is due")
     page.get_by_role("link", name="products", exact=True).click()
-    page.set_viewport_size({"width": 1280, "height": 960})
+    scroll_to(page.get_by_role("heading", name="States of enrich"))
 
 
 def flame_graph(watched: WatchedPage, shop: Shop) -> None:
@@ -291,6 +294,10 @@ def test_a_job_is_stopped_with_a_savepoint_and_goes_on_from_it(
     expect(restored).to_have_text("Restored1")
     expect(page.locator(".facts div", has_text="restored from")).to_contain_text(path[1])
     expect(page.locator(".bar.completed").first).to_be_visible()
+    expect(page.get_by_role("region", name=re.compile(r"^Checkpoint \d+$"))).to_contain_text(
+        "COMPLETED"
+    )
+    page.set_viewport_size({"width": 1280, "height": 1280})
     take_picture(page, tmp_path, "restored_from_savepoint")
     assert watched.problems == []
 
