@@ -137,8 +137,8 @@ def job_graph(watched: WatchedPage, shop: Shop) -> None:
 
 
 def subtasks(watched: WatchedPage, shop: Shop) -> None:
-    vertex = shop.vertex(ORDERS, "enrich")
-    watched.open(shop.address, f"{shop.page_of(ORDERS, 'overview')}?vertex={vertex}")
+    watched.open(shop.address, shop.page_of(ORDERS, "overview"))
+    watched.page.get_by_role("button", name=re.compile("^enrich with customer")).click()
     drawer = watched.page.get_by_role("dialog")
     expect(drawer).to_contain_text(re.compile(r"the fullest subtask has 2\.\d times its share"))
     expect(drawer.get_by_role("img", name=re.compile(r"^busy \d+ %")).first).to_be_visible()
@@ -297,7 +297,7 @@ def test_a_job_is_stopped_with_a_savepoint_and_goes_on_from_it(
     expect(page.get_by_role("region", name=re.compile(r"^Checkpoint \d+$"))).to_contain_text(
         "COMPLETED"
     )
-    page.set_viewport_size({"width": 1280, "height": 1280})
+    page.set_viewport_size({"width": 1280, "height": 1400})
     take_picture(page, tmp_path, "restored_from_savepoint")
     assert watched.problems == []
 

@@ -153,8 +153,8 @@ def jobs(archives: Path) -> Iterator[tuple[str, dict[str, str]]]:
         yield executor.rest_address, ids
 
 
-def expect_page(watched: WatchedPage, kind: str, name: str, heading: str) -> None:
-    """Expect the page of a job of a kind to say what is true of it, and to be in order."""
+def assert_page(watched: WatchedPage, kind: str, name: str, heading: str) -> None:
+    """Assert that the page of a job of a kind says what is true of it, and is in order."""
     page = watched.page
     expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
@@ -178,7 +178,7 @@ def test_every_page_of_a_real_job_opens_and_says_what_is_true_of_it(
     address, ids = jobs
     for name, heading in JOB_PAGES.items():
         watched.open(address, f"/job/{ids[kind]}/{name}")
-        expect_page(watched, kind, name, heading)
+        assert_page(watched, kind, name, heading)
 
 
 def test_every_page_of_a_real_cluster_opens(
@@ -235,4 +235,4 @@ def test_every_page_of_an_archived_job_says_the_same_of_it(
         if name == "state":  # Files of state are no part of an archive.
             continue
         watched.open(history, f"/job/{jobs[1][kind]}/{name}")
-        expect_page(watched, kind, name, heading)
+        assert_page(watched, kind, name, heading)
