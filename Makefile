@@ -130,7 +130,7 @@ dashboard-check:  ## say whether the built dashboard is of its sources; needs no
 	$(PYTHON) tools/dashboard_sources.py
 
 test-browser: setup  ## the dashboard in Chromium, with jobs of every kind; needs Debian's package chromium
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m browser tests/dashboard
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m browser tests/dashboard
 
 test-flink: setup $(FLINK_STAMP)  ## Flink's own command line and web UI against our endpoint; needs Debian's package chromium
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/flink
@@ -141,7 +141,7 @@ $(FLINK_STAMP): requirements/flink.txt
 	@touch $@
 
 pictures: setup  ## take the pictures of the dashboard in docs/pictures anew
-	PICTURES=1 $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py tests/dashboard/test_real_pages.py
+	PICTURES=1 $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py
 
 wheel: setup  ## build dist/headrace-….whl, which pip installs anywhere
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .

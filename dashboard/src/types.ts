@@ -61,6 +61,8 @@ export interface ClusterOverview {
   "jobs-finished": number;
   "jobs-cancelled": number;
   "jobs-failed": number;
+  /** Not there where there is none. */
+  "taskmanagers-decommissioned"?: number;
   "flink-version": string;
   "flink-commit": string;
 }
@@ -148,6 +150,8 @@ export interface JobConfiguration {
     "object-reuse-mode": boolean;
     "user-config": Record<string, string>;
   };
+  /** All settings that hold for the job, secrets masked. */
+  settings: Record<string, string>;
 }
 
 export interface ExceptionEntry {
@@ -415,6 +419,8 @@ export interface TaskManager {
   blocked?: boolean;
   /** Not there where the TaskManager answers, or nobody watches its lock; in milliseconds. */
   heldInterpreterLock?: { duration: number; function: string };
+  /** Why the host takes it away soon; not there where it stays. */
+  decommissioned?: string;
 }
 
 export interface TaskManagerDetails extends TaskManager {

@@ -93,6 +93,7 @@ def job_config(parts: Sequence[str], query: Query) -> Any:
             "object-reuse-mode": False,
             "user-config": {"input": "/data/in", "s3.secret-key": "******"},
         },
+        "settings": {"execution.checkpointing.interval": "10 s", "parallelism.default": "4"},
     }
 
 

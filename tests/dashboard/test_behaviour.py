@@ -185,20 +185,29 @@ def test_the_first_key_offers_the_content_and_the_next_ones_the_pages(
     expect(page.get_by_role("heading", name="Ended jobs")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    "place", ["/overview", f"/job/{JOBS['running'].id}/overview", "/job-manager/logs"]
-)
-def test_all_that_can_be_operated_has_a_name(
-    cluster: FakeCluster, watched: WatchedPage, place: str
+def test_what_opens_above_a_page_fits_a_telephone_and_has_a_name(
+    cluster: FakeCluster, watched: WatchedPage
 ) -> None:
-    watched.open(cluster.address, place)
-    expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
-    nameless = watched.page.evaluate(
-        """() => [...document.querySelectorAll("a, button, input, select, [role=img]")]
-          .filter((each) => !(each.getAttribute("aria-label") || each.textContent.trim() || each.labels?.length))
-          .map((each) => each.outerHTML)"""
-    )
-    assert nameless == []
+    page = watched.page
+    watched.open(cluster.address, f"/job/{JOBS['failing'].id}/overview?vertex={'2' * 32}")
+    drawer = page.get_by_role("dialog")
+    drawer.get_by_text("Earlier attempts").click()
+    drawer.get_by_text("Times of states").click()
+    expect(drawer.get_by_role("table")).to_have_count(3)
+    assert (watched.wide_elements(), watched.nameless_elements()) == ([], [])
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Stop with savepoint").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert (watched.wide_elements(), watched.nameless_elements()) == ([], [])
+    page.keyboard.press("Escape")
+    watched.open(cluster.address, "/job-manager/configuration")
+    page.get_by_text("Module path").click()
+    expect(page.locator(".fold li").first).to_be_visible()
+    assert watched.wide_elements() == []
+    with FakeCluster(token="t") as locked:
+        watched.open(locked.address)
+        expect(page.get_by_label("Token of the cluster")).to_be_visible()
+        assert (watched.wide_elements(), watched.nameless_elements()) == ([], [])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

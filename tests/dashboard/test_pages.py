@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.dashboard.fake_cluster import FakeCluster
 from tests.dashboard.golden_jobs import JOBS, TASK_MANAGERS
@@ -38,6 +38,7 @@ def test_every_page_of_every_kind_of_job_opens_without_an_error(
     watched.open(cluster.address, f"/job/{JOBS[kind].id}/{name}")
     expect(watched.page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
+    assert (watched.wide_elements(), watched.nameless_elements()) == ([], [])
     assert watched.problems == []
 
 
@@ -48,6 +49,7 @@ def test_every_page_of_the_cluster_opens_without_an_error(
     watched.open(cluster.address, place)
     expect(watched.page.get_by_role("heading", name=heading, exact=True).last).to_be_visible()
     expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
+    assert (watched.wide_elements(), watched.nameless_elements()) == ([], [])
     assert watched.problems == []
 
 
@@ -134,7 +136,11 @@ def test_why_is_there_no_output_names_the_split_that_holds_the_watermark_back(
     expect(cause).to_contain_text(
         "held back by subtask 1, split orders-7 of “Source: orders -> Map: parse”"
     )
-    expect(cause).to_contain_text("since 6 min 28 s")
+    expect(cause.locator(".since")).to_have_text(re.compile(r"^Since .*, 6 min 28 s ago\.$"))
+    cause.get_by_role("link", name="Its subtask 1").click()
+    drawer = watched.page.get_by_role("dialog")
+    expect(drawer.get_by_role("table", name="Subtasks").locator("tr.current")).to_have_count(1)
+    expect(drawer.locator("tr.current td").first).to_have_text("1")
 
 
 def test_an_exception_shows_the_line_of_the_program_and_folds_the_stack(
@@ -160,6 +166,30 @@ def test_a_checkpoint_shows_the_phases_of_each_subtask(
         "img", name="Subtask 2: start delay 12.4 s, alignment 210 ms, sync 3 ms"
     )
     expect(bar).to_be_visible()
+
+
+def test_a_checkpoint_is_asked_for_until_its_own_answer_says_that_it_is_over(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    path = f"/jobs/{JOBS['back-pressured'].id}/checkpoints/details/73"
+    early = True
+
+    def answered(route: Route) -> None:
+        nonlocal early
+        answer = route.fetch().json()
+        route.fulfill(json=answer | ({"status": "IN_PROGRESS"} if early else {}))
+        early = False
+
+    watched.page.route(f"**{path}", answered)
+    watched.open(cluster.address, f"/job/{JOBS['back-pressured'].id}/checkpoints?checkpoint=73")
+    details = watched.page.get_by_role("region", name="Checkpoint 73")
+    expect(details.locator(".state")).to_have_text("COMPLETED")
+    asked = cluster.count(f"{path}$")
+    with watched.page.expect_response(re.compile("/checkpoints$")):
+        pass
+    with watched.page.expect_response(re.compile("/checkpoints$")):
+        pass
+    assert cluster.count(f"{path}$") <= asked + 1, "what is over is not asked for again and again"
 
 
 def test_a_search_in_a_log_leaves_the_lines_that_match(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from playwright.sync_api import expect
 
 from tests.dashboard.watched_page import WatchedPage
@@ -94,6 +95,26 @@ def test_the_server_wants_the_token_and_takes_it(
     assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Strict")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token of the cluster")).to_be_visible()
+
+
+def test_a_task_manager_that_the_host_takes_away_is_shown_as_leaving(
+    served: ServedCluster, watched: WatchedPage
+) -> None:
+    sign_in(watched, served)
+    page = watched.page
+    figure = page.locator(".figure", has_text="TaskManagers")
+    expect(figure).to_have_text("TaskManagers1")
+    manager = served.resource_manager
+    cause = "decommissioned: Spark takes its executor 3 away"
+    manager.info = structs.replace(manager.info, decommissioned=cause)
+    expect(figure).to_have_text("TaskManagers11 leaving: its executor is decommissioned")
+    page.get_by_role("link", name="TaskManagers", exact=True).click()
+    leaving = page.locator(".problem", has_text=f"leaving: its executor is {cause}")
+    expect(page.get_by_role("row", name=str(TASK_MANAGER)).locator(leaving)).to_be_visible()
+    page.get_by_role("link", name=str(TASK_MANAGER)).click()
+    expect(page.get_by_role("heading", name="Memory by part")).to_be_visible()
+    expect(leaving).to_be_visible()
+    assert watched.problems == []
 
 
 def test_a_vertex_of_the_server_opens_its_subtasks(

@@ -51,7 +51,10 @@ export function LineChart(props: {
           padding: [null, 26, null, null],
           legend: { show: false },
           cursor: { show: true, y: false },
-          axes: [{ ...axis, size: 30, space: 90, values: (_, ticks) => timesOf(ticks) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => format.current(tick)) }],
+          axes: [
+            { ...axis, size: 30, space: 90, values: (_, ticks) => timesOf(ticks) },
+            { ...axis, size: (_, texts) => widthOf(texts), values: (_, ticks) => ticks.map((tick) => format.current(tick)) },
+          ],
           scales: { y: { range: (_, least, greatest) => yRange(least, greatest) } },
           series: [
             {},
@@ -103,6 +106,11 @@ export function LineChart(props: {
 
 function greatest(values: readonly (number | null)[]): number | null {
   return values.reduce((most, value) => (most === null || (value !== null && value > most) ? value : most), null);
+}
+
+/** Pixels that the texts of an axis need; as little as most need where there are none. */
+function widthOf(texts: readonly string[] | null): number {
+  return Math.max(64, ...(texts ?? []).map((text) => 14 + 7 * text.length));
 }
 
 /** Times of day, with the day where there are several. */

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import * as api from "../api";
 import { Empty, Waiting } from "../components/Basics";
 import { shortName } from "../diagnosis/facts";
-import { duration, short } from "../model/format";
+import { duration, msPerSecond, short } from "../model/format";
 import { usePoll } from "../model/poll";
 import { useMetricsHistory } from "../model/useMetricsHistory";
 import { TERMINAL, type Job, type MetricsHistory, type VertexMetricsHistory } from "../types";
@@ -15,7 +15,6 @@ import { busiest, checkpointDurations, lagsOfClock, LINES_MAX } from "./overTime
 type Column = "records-in-per-second" | "records-out-per-second" | "busy" | "back-pressured" | "watermark-lag";
 
 const perSecond = (value: number | null): string => (value === null ? "–" : `${short(value)}/s`);
-const msPerSecond = (value: number | null): string => (value === null ? "–" : `${Math.round(value)} ms/s`);
 const CHARTS: readonly (readonly [Column, string, (value: number | null) => string])[] = [
   ["records-in-per-second", "Records received per second", perSecond],
   ["records-out-per-second", "Records sent per second", perSecond],

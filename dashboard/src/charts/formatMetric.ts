@@ -1,6 +1,6 @@
 /** Writes the value of a metric by what its name says of the unit. */
 
-import { bytes, duration, short, time, watermark } from "../model/format";
+import { bytes, duration, msPerSecond, short, time, watermark } from "../model/format";
 
 type Format = (value: number) => string;
 
@@ -8,7 +8,7 @@ type Format = (value: number) => string;
 const FORMATS: readonly (readonly [RegExp, Format])[] = [
   [/Watermark$/, watermark],
   [/Timestamp$/, time],
-  [/TimeMsPerSecond$/, (value) => `${Math.round(value)} ms/s`],
+  [/TimeMsPerSecond$/, msPerSecond],
   [/Nanos$/, (value) => duration(value / 1e6)],
   [/(CPU\.Time|Segments|Length|QueueSize)$/, short],
   [/(Memory\.[A-Za-z]+\.(Used|Committed|Max|Total)|Memory|MemoryUsed|TotalCapacity|Bytes|Size|ProcessedData|PersistedData)$/, bytes],

@@ -3,7 +3,7 @@
  * the watermark back and since when, and whether sinks wait for a checkpoint.
  */
 
-import { count, duration, LAST_WATERMARK, NO_WATERMARK, plural, watermark } from "../model/format";
+import { count, duration, LAST_WATERMARK, NO_WATERMARK, plural, time, watermark } from "../model/format";
 import { isSource, quoted, successors, type JobFacts, type VertexFacts } from "./facts";
 import { BACK_PRESSURED_MS } from "./slowness";
 
@@ -99,11 +99,9 @@ export function findSilence(facts: SilenceFacts): Finding[] {
 function notRunning(facts: SilenceFacts): Finding {
   const at = facts.timestamps[facts.state];
   const since = at === undefined || at <= 0 ? null : { since: at, exact: true };
-  const length = since === null ? null : duration(facts.now - since.since);
-  const ago = length === null ? "" : ` for ${length}`;
   switch (facts.state) {
     case "FINISHED":
-      return finding("ended", "fact", "The job has finished", `It put out all it had${length === null ? "" : `, ${length} ago`}.`, { since });
+      return finding("ended", "fact", "The job has finished", "It put out all it had.", { since });
     case "CANCELED":
       return finding("ended", "cause", "The job is CANCELED", "Somebody stopped it: nothing comes any more.", { since });
     case "SUSPENDED":
@@ -115,7 +113,7 @@ function notRunning(facts: SilenceFacts): Finding {
       return finding(
         "not-running",
         "cause",
-        `The job is ${facts.state}${ago}: it has not begun`,
+        `The job is ${facts.state}: it has not begun`,
         "It waits for slots or for its state. The overview tells how many slots are free.",
         { since },
       );
@@ -123,7 +121,7 @@ function notRunning(facts: SilenceFacts): Finding {
       return finding(
         "not-running",
         "cause",
-        `The job is ${facts.state}${ago}`,
+        `The job is ${facts.state}`,
         "Nothing is put out until it runs again. Its exceptions tell why it stopped.",
         { since },
       );
@@ -157,7 +155,9 @@ function silentSources(facts: SilenceFacts): Finding[] {
     const sends = (next.get(vertex.id) ?? []).length > 0;
     if (sends && vertex.writeRecords === 0 && (vertex.recordsOut.sum ?? 0) === 0) {
       const text = "It runs and has read no record. Is there something to read: the topic, the folder, the table, the offset it starts from?";
-      found.push(finding("no-input", "cause", `${quoted(vertex)} has sent nothing yet`, text, { vertexId: vertex.id }));
+      const begun = facts.timestamps.RUNNING ?? 0;
+      const since = begun > 0 ? { since: begun, exact: true } : null;
+      found.push(finding("no-input", "cause", `${quoted(vertex)} has sent nothing yet`, text, { vertexId: vertex.id, since }));
       continue;
     }
     const own = facts.sources.filter((each) => each.vertexId === vertex.id);
@@ -172,7 +172,9 @@ function silentSources(facts: SilenceFacts): Finding[] {
         "idle-source",
         all ? "cause" : "hint",
         all ? `${quoted(vertex)} reads nothing any more` : `${plural(silent.length, "subtask")} of ${quoted(vertex)} ${silent.length === 1 ? "reads" : "read"} nothing`,
-        `Subtask ${longest.subtask} read its last record ${duration(longest.idleMs)} ago.`,
+        all
+          ? `All its subtasks wait for records; subtask ${longest.subtask} has waited longest.`
+          : `Subtask ${longest.subtask} has waited longest for a record.`,
         {
           vertexId: vertex.id,
           subtask: longest.subtask,
@@ -223,9 +225,9 @@ function heldBackWatermark(facts: SilenceFacts): Finding[] {
       `The watermark is held back by ${where.replace(/,( of)/, "$1")}`,
       moves
         ? `It is at ${watermark(lowest)}${distance}, and moves: it reads older records than the others. Windows fire with the slowest input.`
-        : `It ${stands}${distance}${sinceText(since, facts.now)}. Windows fire with the slowest input. If this one has no records, ` +
+        : `It ${stands}${distance}. Windows fire with the slowest input. If this one has no records, ` +
             "tell the watermark strategy with with_idleness after how long it no longer counts.",
-      { vertexId: holder.vertexId, subtask: holder.subtask, since },
+      { vertexId: holder.vertexId, subtask: holder.subtask, since: moves ? null : since },
     ),
   ];
 }
@@ -290,7 +292,7 @@ function waitingForCheckpoints(facts: SilenceFacts): Finding[] {
     const since = { since: facts.now - waited, exact: true };
     return [finding("checkpoint", "cause", title, text, { since })];
   }
-  const last = lastCompletedAt === null ? "none has completed yet" : `the last completed ${duration(facts.now - lastCompletedAt)} ago`;
+  const last = lastCompletedAt === null ? "none has completed yet" : `the last completed ${duration(Math.max(0, facts.now - lastCompletedAt))} ago`;
   const text = `${committing}: every ${duration(intervalMs)}, ${last}.`;
   return [finding("checkpoint", "fact", "Rows become visible with checkpoints", text, {})];
 }
@@ -309,11 +311,8 @@ function sinksWithRecords(facts: SilenceFacts): VertexFacts[] {
   return facts.vertices.filter((vertex) => (next.get(vertex.id) ?? []).length === 0 && vertex.readRecords > 0);
 }
 
-function sinceText(since: Standing | null, now: number): string {
-  if (since === null) {
-    return "";
-  }
-  return `, since ${since.exact ? "" : "at least "}${duration(now - since.since)}`;
+export function standingText(standing: Standing, now: number): string {
+  return `Since ${standing.exact ? "" : "at least "}${time(standing.since)}, ${duration(Math.max(0, now - standing.since))} ago.`;
 }
 
 function finding(

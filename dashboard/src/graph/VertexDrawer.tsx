@@ -22,7 +22,14 @@ interface Row {
   share: number;
 }
 
-export function VertexDrawer(props: { job: Job; vertexId: string; onClose(): void; hasTaskManagers: boolean }): JSX.Element {
+export function VertexDrawer(props: {
+  job: Job;
+  vertexId: string;
+  /** The subtask of whose row it is about; null: of all alike. */
+  subtask: string | null;
+  hasTaskManagers: boolean;
+  onClose(): void;
+}): JSX.Element {
   const { job, vertexId } = props;
   const vertex = job.vertices.find((each) => each.id === vertexId);
   const ended = TERMINAL.includes(job.state);
@@ -89,6 +96,7 @@ export function VertexDrawer(props: { job: Job; vertexId: string; onClose(): voi
         caption="Subtasks"
         rows={rows}
         rowKey={(row) => String(row.attempt.subtask)}
+        current={props.subtask}
         columns={[
           { title: "#", cell: (row) => row.attempt.subtask, order: (row) => row.attempt.subtask, numeric: true },
           { title: "state", cell: (row) => <State state={row.attempt.status} />, order: (row) => row.attempt.status },

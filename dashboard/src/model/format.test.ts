@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { bytes, duration, number, short, watermark, watermarkLag } from "./format";
+import { bytes, duration, msPerSecond, number, short, watermark, watermarkLag } from "./format";
 
 describe("format", () => {
   it("writes sizes with the unit that leaves few digits", () => {
@@ -22,6 +22,10 @@ describe("format", () => {
       "1 h 1 min",
       "1 d 1 h",
     ]);
+  });
+
+  it("writes parts of a millisecond where there are few", () => {
+    expect([null, 0, 0.54, 12.3].map(msPerSecond)).toEqual(["–", "0 ms/s", "0.5 ms/s", "12 ms/s"]);
   });
 
   it("takes the text NaN for no number", () => {

@@ -67,6 +67,11 @@ function units(large: number, largeUnit: string, small: number, smallUnit: strin
   return small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
 }
 
+/** Milliseconds of each second; an axis with few of them has ticks between the whole ones. */
+export function msPerSecond(value: number | null): string {
+  return value === null ? "–" : `${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} ms/s`;
+}
+
 export function percent(ratio: number | null | undefined): string {
   return ratio === null || ratio === undefined ? "–" : `${Math.round(ratio * 100)} %`;
 }

@@ -42,7 +42,11 @@ export function OverviewPage(): JSX.Element {
                   label={`${used} of ${figures["slots-total"]} slots are in use`}
                 />
               </div>
-              <Figure title="TaskManagers" value={<a href={link(["task-manager"])}>{count(figures.taskmanagers)}</a>} />
+              <Figure
+                title="TaskManagers"
+                value={<a href={link(["task-manager"])}>{count(figures.taskmanagers)}</a>}
+                {...(figures["taskmanagers-decommissioned"] === undefined ? {} : { detail: leavingText(figures["taskmanagers-decommissioned"]) })}
+              />
             </>
           )}
         </div>
@@ -61,4 +65,8 @@ export function OverviewPage(): JSX.Element {
       )}
     </>
   );
+}
+
+function leavingText(leaving: number): string {
+  return `${count(leaving)} leaving: ${leaving === 1 ? "its executor is" : "their executors are"} decommissioned`;
 }

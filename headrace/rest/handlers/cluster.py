@@ -69,6 +69,7 @@ async def overview(cluster: ClusterParameter) -> models.ClusterOverview:
     """Count TaskManagers, slots and jobs."""
     resources = await cluster.resources()
     statuses = Counter(job.status for job in await cluster.jobs())
+    leaving = sum(bool(each.decommissioned) for each in resources.task_managers)
     return models.ClusterOverview(
         taskmanagers=len(resources.task_managers),
         slots_total=sum(each.slot_count for each in resources.task_managers),
@@ -81,6 +82,7 @@ async def overview(cluster: ClusterParameter) -> models.ClusterOverview:
         jobs_failed=statuses[JobStatus.FAILED],
         flink_version=FLINK_VERSION,
         flink_commit=__version__,
+        taskmanagers_decommissioned=leaving or None,
     )
 
 

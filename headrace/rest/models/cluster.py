@@ -38,7 +38,10 @@ class DashboardConfiguration(KebabModel):
 
 
 class ClusterOverview(KebabModel):
-    """Numbers of the cluster's parts."""
+    """Numbers of the cluster's parts.
+
+    Headrace's own field: `taskmanagers_decommissioned`, how many of them the host takes away soon.
+    """
 
     taskmanagers: int
     slots_total: int
@@ -49,6 +52,7 @@ class ClusterOverview(KebabModel):
     jobs_failed: int
     flink_version: str
     flink_commit: str
+    taskmanagers_decommissioned: int | None = left_out()
 
 
 class Setting(SnakeModel):

@@ -400,6 +400,7 @@ def test_a_task_manager_that_the_host_takes_away_says_why(
         assert listed["decommissioned"] == "decommissioned: sold"
         found = cluster.get(TM).json
         fields(found, *TASK_MANAGER_FIELDS, "allocatedSlots", "metrics", "decommissioned")
+        assert cluster.get("/overview").json["taskmanagers-decommissioned"] == 1
 
 
 def test_logs_and_threads_of_a_task_manager(cluster: ServedCluster) -> None:

@@ -1,7 +1,7 @@
 /** One checkpoint on a time line: of each subtask, when its barrier came, how long it aligned, and wrote. */
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 import * as api from "../../api";
 import { Empty, Facts, Panel, State, Waiting } from "../../components/Basics";
@@ -16,6 +16,8 @@ const PHASES = ["start delay", "alignment", "sync", "async"] as const;
 const SHOWN = 16;
 
 export function CheckpointDetails({ job, checkpoint }: { job: Job; checkpoint: Checkpoint }): JSX.Element {
+  // The list of checkpoints may know of the end of one before the answer on it alone does.
+  const [isOver, setIsOver] = useState(false);
   const polled = usePoll(
     `Checkpoint ${checkpoint.id}`,
     async (signal) => {
@@ -27,9 +29,11 @@ export function CheckpointDetails({ job, checkpoint }: { job: Job; checkpoint: C
       }));
       return { details, subtasks };
     },
-    [job.jid, checkpoint.id, checkpoint.status],
-    checkpoint.status === "IN_PROGRESS" ? "interval" : "once",
+    [job.jid, checkpoint.id],
+    isOver ? "once" : "interval",
   );
+  const status = polled.data?.details.status;
+  useEffect(() => setIsOver(status !== undefined && status !== "IN_PROGRESS"), [status]);
   const title = `${checkpoint.is_savepoint ? "Savepoint" : "Checkpoint"} ${checkpoint.id}`;
   if (polled.data === undefined) {
     return (

@@ -7,7 +7,7 @@ import { Facts, Panel, State, Waiting } from "../../components/Basics";
 import { SettingsTable } from "../../components/SettingsTable";
 import { duration, time } from "../../model/format";
 import { usePoll } from "../../model/poll";
-import type { JobStatus } from "../../types";
+import type { JobStatus, KeyValue } from "../../types";
 import type { JobProps } from "./JobPage";
 
 export function ConfigurationPage({ job }: JobProps): JSX.Element {
@@ -34,16 +34,25 @@ export function ConfigurationPage({ job }: JobProps): JSX.Element {
         )}
       </Panel>
       {data === undefined ? null : (
-        <Panel title="Global job parameters">
-          <SettingsTable
-            caption="Parameters that the program gave the job for its functions"
-            settings={Object.entries(data["execution-config"]["user-config"]).map(([key, value]) => ({ key, value: String(value) }))}
-          />
-        </Panel>
+        <>
+          <Panel title="Global job parameters">
+            <SettingsTable
+              caption="Parameters that the program gave the job for its functions"
+              settings={pairsOf(data["execution-config"]["user-config"])}
+            />
+          </Panel>
+          <Panel title="Settings">
+            <SettingsTable caption="Settings of the job over those of its cluster, secrets masked" settings={pairsOf(data.settings)} />
+          </Panel>
+        </>
       )}
       <Panel title="States">
         <Facts rows={states.map(([state, at]) => [time(at), <State key={state} state={state as JobStatus} />] as const)} />
       </Panel>
     </>
   );
+}
+
+function pairsOf(settings: Readonly<Record<string, string>>): KeyValue[] {
+  return Object.entries(settings).map(([key, value]) => ({ key, value: String(value) }));
 }

@@ -39,6 +39,7 @@ export function GraphPage({ job, route, rates }: JobProps): JSX.Element {
           key={selected}
           job={job}
           vertexId={selected}
+          subtask={route.query.get("subtask")}
           hasTaskManagers={cluster?.features["web-history"] !== true}
           onClose={() => select(null)}
         />

@@ -6,7 +6,7 @@ import { useRef } from "preact/hooks";
 import * as api from "../../api";
 import { Empty, Panel, Waiting } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
-import { findSilence, WatermarkClock, watermarkKey, type SilenceFacts } from "../../diagnosis/silence";
+import { findSilence, standingText, WatermarkClock, watermarkKey, type SilenceFacts } from "../../diagnosis/silence";
 import { duration, watermark } from "../../model/format";
 import { checkpointFacts, loadLive, loadSources, vertexFacts } from "../../model/jobFacts";
 import { usePoll } from "../../model/poll";
@@ -64,8 +64,11 @@ export function SilencePage({ job, rates }: JobProps): JSX.Element {
             <li key={index} class={each.weight}>
               <strong>{each.title}</strong>
               <p>{each.text}</p>
+              {each.since === null ? null : <p class="since">{standingText(each.since, facts.now)}</p>}
               {each.vertexId === null ? null : (
-                <a href={link(["job", job.jid, "overview"], { vertex: each.vertexId })}>Its subtasks</a>
+                <a href={link(["job", job.jid, "overview"], { vertex: each.vertexId, subtask: each.subtask ?? undefined })}>
+                  {each.subtask === null ? "Its subtasks" : `Its subtask ${each.subtask}`}
+                </a>
               )}
             </li>
           ))}

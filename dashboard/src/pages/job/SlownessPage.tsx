@@ -54,7 +54,7 @@ export function SlownessPage({ job, rates }: JobProps): JSX.Element {
         </p>
         {vertex === undefined ? null : (
           <p class="actions">
-            <a class="button" href={link(["job", job.jid, "overview"], { vertex: vertex.id })}>
+            <a class="button" href={link(["job", job.jid, "overview"], { vertex: vertex.id, subtask: found.subtask ?? undefined })}>
               Its subtasks
             </a>
             <a

@@ -15,7 +15,7 @@ import type { MemoryConfiguration, TaskManagerDetails } from "../../types";
 import { singleValues } from "../job/JobMetricsPage";
 import { Logs } from "./Logs";
 import { Stdout } from "./Stdout";
-import { LastHeartbeat } from "./TaskManagersPage";
+import { LastHeartbeat, Leaving } from "./TaskManagersPage";
 
 const TABS = [
   ["overview", "Memory and slots"],
@@ -114,6 +114,7 @@ function Overview({ id }: { id: string }): JSX.Element {
   return (
     <>
       <Panel title="Process">
+        <Leaving of={data} />
         <Facts
           rows={[
             ["address", data.path],

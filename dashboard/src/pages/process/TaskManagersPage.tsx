@@ -25,7 +25,17 @@ export function TaskManagersPage(): JSX.Element {
             rowKey={(row) => row.id}
             empty="No TaskManager is registered: they come with the first job."
             columns={[
-              { title: "TaskManager", wraps: true, cell: (row) => <a href={link(["task-manager", row.id])}>{row.id}</a>, order: (row) => row.id },
+              {
+                title: "TaskManager",
+                wraps: true,
+                cell: (row) => (
+                  <>
+                    <a href={link(["task-manager", row.id])}>{row.id}</a>
+                    <Leaving of={row} />
+                  </>
+                ),
+                order: (row) => row.id,
+              },
               { title: "address", wraps: true, cell: (row) => row.path, order: (row) => row.path },
               {
                 title: "slots in use",
@@ -55,6 +65,11 @@ export function TaskManagersPage(): JSX.Element {
       </Panel>
     </>
   );
+}
+
+/** What a TaskManager that its host takes away is about to do; nothing where it stays. */
+export function Leaving({ of }: { of: TaskManager }): JSX.Element | null {
+  return of.decommissioned === undefined ? null : <p class="problem">leaving: its executor is {of.decommissioned}</p>;
 }
 
 /** When a TaskManager answered last, and, where that is known, which function keeps it from answering. */
