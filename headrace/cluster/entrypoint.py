@@ -17,7 +17,7 @@ from headrace.cluster.blob.blob_client import prepare, upload_blobs
 from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.cluster_metrics import ClusterMetrics
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
-from headrace.cluster.dispatcher.dispatcher_runner import DispatcherRunner, Replacements
+from headrace.cluster.dispatcher.dispatcher_runner import DispatcherRunner
 from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
 from headrace.cluster.dispatcher.job_leader import BatchJobMasters
 from headrace.cluster.dispatcher.stored_jobs import StoredJobs
@@ -39,6 +39,7 @@ from headrace.cluster.leadership import (
     always_leads,
 )
 from headrace.cluster.printed_output import OutputReceiver
+from headrace.cluster.replacements import Replacements
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver, WorkerHost
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
