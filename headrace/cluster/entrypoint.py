@@ -37,6 +37,7 @@ from headrace.cluster.leadership import (
     EmbeddedLeaderElection,
     LeaderDirectory,
     always_leads,
+    tell_end,
 )
 from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.replacements import Replacements
@@ -173,6 +174,7 @@ class Cluster:
             ResourceManagerGateway
         )
         """The way to whichever leads when it is called."""
+        tell_end(self.resource_manager_gateway, "ResourceManager")
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(settings), clock)
         self._coordinator_factories: Final = coordinator_factories
         self._blob_server_gateway: Final = blob_server

@@ -21,6 +21,7 @@ from headrace.cluster.high_availability.leader_election_service import (
     Leadership,
     LeadershipLostError,
 )
+from headrace.cluster.leadership import tell_end
 from headrace.cluster.replacements import Replacements
 from headrace.core.config import ConfigOption
 from headrace.gateways.dispatcher import DispatcherGateway
@@ -86,6 +87,7 @@ class DispatcherRunner:
         """The one that leads, or led last."""
         self.gateway: Final = self.dispatcher.self_gateway(DispatcherGateway)
         """The way to whichever leads when it is called. NotLeadingError while none does."""
+        tell_end(self.gateway, "Dispatcher")
 
     def start(self) -> None:
         """Begin to serve."""
