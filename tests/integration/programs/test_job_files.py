@@ -1,6 +1,7 @@
 """Files that travel with a job are there before its functions are loaded: packages, archives and cached files."""
 
 import io
+import os
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -96,9 +97,10 @@ def test_a_requirement_that_cannot_be_had_fails_the_job_with_what_pip_said(
 def test_a_registry_that_is_out_of_reach_fails_the_job_and_says_what_to_do(
     env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody listens there.
+    # Nobody listens there, and no setting of this machine names another place.
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
-    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_RETRIES", "1")
     (tmp_path / "requirements.txt").write_text("headrace_test_pricing==1.0\n")
     env.set_python_requirements(str(tmp_path / "requirements.txt"))
     with pytest.raises(JobExecutionError, match="Connection refused") as failed:
