@@ -17,7 +17,7 @@ from headrace.cluster.blob.blob_client import prepare, upload_blobs
 from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.cluster_metrics import ClusterMetrics
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
-from headrace.cluster.dispatcher.dispatcher_runner import DispatcherRunner, Replacements
+from headrace.cluster.dispatcher.dispatcher_runner import DispatcherRunner
 from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
 from headrace.cluster.dispatcher.job_leader import BatchJobMasters
 from headrace.cluster.dispatcher.stored_jobs import StoredJobs
@@ -37,8 +37,10 @@ from headrace.cluster.leadership import (
     EmbeddedLeaderElection,
     LeaderDirectory,
     always_leads,
+    tell_end,
 )
 from headrace.cluster.printed_output import OutputReceiver
+from headrace.cluster.replacements import Replacements
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver, WorkerHost
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
@@ -172,6 +174,7 @@ class Cluster:
             ResourceManagerGateway
         )
         """The way to whichever leads when it is called."""
+        tell_end(self.resource_manager_gateway, "ResourceManager")
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(settings), clock)
         self._coordinator_factories: Final = coordinator_factories
         self._blob_server_gateway: Final = blob_server

@@ -12,9 +12,11 @@ from typing import Final, Protocol, TypeVar
 
 from headrace.core.ids import FencingToken, ResourceManagerId
 from headrace.core.randomness import SeededRandom
+from headrace.gateways.errors import NotLeadingError
 from headrace.gateways.messages import RegistrationRefused, RegistrationRejected
 from headrace.gateways.resource_manager import LeaderRetrievalGateway, ResourceManagerLeader
 from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.proxies import when_ended
 from headrace.rpc.registration import Refused, Rejected
 from headrace.rpc.service import RpcService
 
@@ -68,6 +70,12 @@ class LeaderDirectory(RpcEndpoint, LeaderRetrievalGateway):
 def job_component(job_id_hex: str) -> str:
     """The name under which the JobMaster of a job is elected."""
     return f"job-{job_id_hex}"
+
+
+def tell_end(gateway: object, component: str) -> None:
+    """Let asks that are under way when a leader ends say so: with who leads, where that is known by then."""
+    reason = f"its {component} has ended before it answered, and another one follows it, or the cluster ends"
+    when_ended(gateway, lambda: NotLeadingError(reason))
 
 
 def always_leads() -> None:

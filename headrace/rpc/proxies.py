@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from headrace.core.ids import FencingToken
 from headrace.rpc.contract import MethodContract, gateway_contract
-from headrace.rpc.errors import RpcConnectionError
+from headrace.rpc.errors import RecipientUnreachableError, RpcConnectionError
 
 if TYPE_CHECKING:
     from headrace.rpc.service import RpcService
@@ -75,6 +75,8 @@ class Recipient:
     token: FencingToken | None
     refusal: Callable[[], Exception] | None = None
     """Makes the error of asks while there is nobody to send them to."""
+    ended: Callable[[], Exception] | None = None
+    """Makes the error of asks whose target ends before it answers; None: RecipientUnreachableError."""
 
 
 def create_proxy(
@@ -107,6 +109,23 @@ def refuse(gateway: object, refusal: Callable[[], Exception]) -> None:
     GatewayProxy.recipient_of(_as_proxy(gateway)).refusal = refusal
 
 
+def when_ended(gateway: object, error: Callable[[], Exception]) -> None:
+    """Let asks whose target ends before it answers fail with this error, or with the refusal that there is by then."""
+    GatewayProxy.recipient_of(_as_proxy(gateway)).ended = error
+
+
+async def _answered(
+    recipient: Recipient, target: RpcAddress, ask: Callable[[], Coroutine[Any, Any, Any]]
+) -> Any:
+    try:
+        return await ask()
+    except RecipientUnreachableError as error:
+        ended = recipient.refusal or recipient.ended
+        if ended is None or not error.is_gone or error.target != str(target):
+            raise
+        raise ended() from error
+
+
 async def _refused(refusal: Callable[[], Exception]) -> Any:
     raise refusal()
 
@@ -129,12 +148,13 @@ def _asking(method: MethodContract) -> Callable[..., Coroutine[Any, Any, Any]]:
         recipient: Recipient = self._recipient
         if recipient.refusal is not None:
             return _refused(recipient.refusal)
-        return self._caller.ask(
-            recipient.target,
-            method,
-            method.bind(args, kwargs),
-            _token_bytes(recipient),
-            self._timeout_ms,
+        target, bound, token = recipient.target, method.bind(args, kwargs), _token_bytes(recipient)
+        if recipient.ended is None:
+            return self._caller.ask(target, method, bound, token, self._timeout_ms)
+        return _answered(
+            recipient,
+            target,
+            lambda: self._caller.ask(target, method, bound, token, self._timeout_ms),
         )
 
     return _named(ask, method)

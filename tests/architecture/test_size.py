@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (23, 2_700),
     "cli": (60, 5_150),
     "client": (6, 605),
-    "cluster": (162, 15_570),
+    "cluster": (163, 15_630),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (60, 5_800),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (81, 7_530),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (52, 6_000),
+    "spark": (52, 6_010),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (945, 92_970)
+WHEEL_CEILING: Final = (946, 93_070)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -49,10 +49,34 @@ for name in ("first", "second"):
     spark.stop()
 """
 
+INTERPRETED = """
+import os
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_python_executable(os.path.abspath("named-python"))
+env.set_parallelism(1)
+env.from_collection([""]).map(lambda _: f"IN {os.environ.get('NAMED')}").print()
+print("DRIVER IN", os.environ.get("NAMED"))
+env.execute("interpreted")
+"""
+
 
 def records(program: Program) -> list[str]:
     """What the job printed, without the subtask's prefix."""
     return sorted(line.rpartition("> ")[2].strip() for line in program.out)
+
+
+def test_functions_run_in_the_interpreter_that_the_program_names(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    named = tmp_path / "named-python"
+    named.write_text(f'#!/bin/sh\nNAMED=yes exec {sys.executable} "$@"\n')
+    named.chmod(0o755)
+    program = headrace_run(tmp_path, INTERPRETED)
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    assert records(program) == ["DRIVER IN None", "IN yes"]
 
 
 def test_as_a_plain_python_program(tmp_path: Path, started: list[Program]) -> None:

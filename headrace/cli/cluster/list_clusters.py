@@ -30,8 +30,13 @@ def list_clusters(is_json: bool) -> int:
     found, refused = live_connections(lambda text: click.echo(text, err=True))
     for error in refused:
         click.echo(str(error), err=True)
-    connections = sorted((one.connection for one in found), key=lambda one: one.started)
     standbys = live_standbys()
+    # A leader of the past stands by, and still answers at its address who leads.
+    standing_by = {one.pid for one in standbys}
+    connections = sorted(
+        (one.connection for one in found if one.connection.pid not in standing_by),
+        key=lambda one: one.started,
+    )
     if is_json:
         facts = [cluster_facts(one) for one in connections]
         print_json({"clusters": [*facts, *(standby_facts(one) for one in standbys)]})

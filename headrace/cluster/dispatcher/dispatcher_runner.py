@@ -11,7 +11,6 @@ Source: Flink DefaultDispatcherRunner, SessionDispatcherLeaderProcess.
 import asyncio
 import functools
 import logging
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
@@ -22,9 +21,9 @@ from headrace.cluster.high_availability.leader_election_service import (
     Leadership,
     LeadershipLostError,
 )
-from headrace.cluster.resource_manager.options import REPLACEMENT_WINDOW
-from headrace.core.clock import Clock
-from headrace.core.config import ConfigOption, Settings
+from headrace.cluster.leadership import tell_end
+from headrace.cluster.replacements import Replacements
+from headrace.core.config import ConfigOption
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import NotLeadingError
 from headrace.rpc.errors import EndpointFailedError, EndpointStartError
@@ -54,33 +53,6 @@ class CreateDispatcher(Protocol):
         on_leaving: Callable[[], None],
         is_followed: Callable[[], bool],
     ) -> Dispatcher: ...
-
-
-class Replacements:
-    """Counts endpoints that were replaced within a window, and says whether one more may be."""
-
-    def __init__(self, option: ConfigOption[int], settings: Settings, clock: Clock) -> None:
-        self._option: Final = option
-        self._max: Final = settings.get_option(option)
-        self._window_ms: Final = settings.duration_ms(REPLACEMENT_WINDOW)
-        self._clock: Final = clock
-        self._replaced_ms: Final[deque[float]] = deque()
-
-    @property
-    def are_left(self) -> bool:
-        """Return whether one more may be replaced."""
-        oldest_ms = self._clock.monotonic_ms() - self._window_ms
-        while self._replaced_ms and self._replaced_ms[0] <= oldest_ms:
-            self._replaced_ms.popleft()
-        return len(self._replaced_ms) < self._max
-
-    def count(self) -> str:
-        """Count one, and return what the log says of it."""
-        self._replaced_ms.append(self._clock.monotonic_ms())
-        return (
-            f"no. {len(self._replaced_ms)} of at most {self._max} within {self._window_ms / 1000:g} s "
-            f"('{self._option.key}')"
-        )
 
 
 class _Phase(Enum):
@@ -115,6 +87,7 @@ class DispatcherRunner:
         """The one that leads, or led last."""
         self.gateway: Final = self.dispatcher.self_gateway(DispatcherGateway)
         """The way to whichever leads when it is called. NotLeadingError while none does."""
+        tell_end(self.gateway, "Dispatcher")
 
     def start(self) -> None:
         """Begin to serve."""

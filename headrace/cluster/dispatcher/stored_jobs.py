@@ -100,6 +100,9 @@ class StoredJobs:
         stored = await self._try_on(
             "read the stored jobs", lambda: self._graphs.recover(self._leadership.epoch)
         )
+        await self._try_on(
+            "shut out the leaders before", lambda: self._shut_out_earlier(results, stored)
+        )
         self._ended.update({**results.clean, **results.dirty})
         jobs = [one for one in stored if one.graph.job_id not in self._ended]
         for one in jobs:
@@ -133,7 +136,14 @@ class StoredJobs:
         """Record that a job has ended, before anything of it is deleted."""
         reach(Failpoint.JOB_ENDED)
         entry = JobResultEntry(result, keeps_latest)
-        await self._try_on("store the result of a job", lambda: self._results.create_dirty(entry))
+
+        def create() -> bool:
+            reach(Failpoint.RESULT_CHECKED)
+            return self._results.create_dirty(entry, self._leadership.epoch)
+
+        if not await self._try_on("store the result of a job", create):
+            self._leadership.lose(f"another process goes on with job {result.job_id}")
+            self._leadership.validate()
         self._ended[result.job_id] = entry
         reach(Failpoint.RESULT_STORED)
 
@@ -147,6 +157,17 @@ class StoredJobs:
             await self._try_on("mark a job clean", lambda: self._results.mark_clean(entry))
         except LeadershipLostError:
             _LOG.info("job %s, which has ended, is forgotten by the next leader", job_id)
+
+    def _shut_out_earlier(self, results: JobResults, stored: list[StoredJobGraph]) -> None:
+        """Keep earlier leaders, which may be frozen, from ending jobs that go on; see which have just done so."""
+        for one in stored:
+            job_id = one.graph.job_id
+            if job_id in results.dirty or job_id in results.clean:
+                continue
+            epochs = set(range(one.epoch, self._leadership.epoch))
+            entry = self._results.shut_out(job_id, epochs - results.shut_out.get(job_id, set()))
+            if entry is not None:
+                results.dirty[job_id] = entry
 
     def _clean_up_ended(self, results: JobResults, ended: list[StoredJobGraph]) -> None:
         """Delete what earlier leaders had not yet deleted of jobs that have ended."""

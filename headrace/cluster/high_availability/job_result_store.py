@@ -1,13 +1,19 @@
 """JobResultStore: which jobs of a cluster have ended, and whether anything is left of them. All calls block.
 
-    <folder>/<job id>_DIRTY.json    the job has ended and never runs again; its files may still be there
-    <folder>/<job id>.json          nothing else is left of it (only without job-result-store.delete-on-commit)
+    <folder>/<job id>_DIRTY-<epoch>.json   the job has ended under the leader of that epoch, and never runs again; its
+                                           files may still be there. Or: that leader can end the job no more
+    <folder>/<job id>.json                 nothing else is left of it (only without job-result-store.delete-on-commit)
 
 A dirty entry is written when all output of a job is committed and before the first of its checkpoints is deleted: a
-job without its checkpoints, and without an entry, would begin again. Source: Flink FileSystemJobResultStore, FLIP-194.
+job without its checkpoints, and without an entry, would begin again. A leader that goes on with a job takes the places
+of the entries of all leaders before it: one that was frozen between its look at the lease and its write finds its place
+taken, or has ended the job. Creation is the only step that has to be atomic.
+Source: Flink FileSystemJobResultStore, FLIP-194.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -16,6 +22,7 @@ from headrace.checkpoint.errors import RecordNotTrustedError
 from headrace.checkpoint.storage.file_systems import (
     child_uri,
     files_below,
+    is_there,
     make_folder,
     put_if_absent,
     read_all,
@@ -27,8 +34,7 @@ from headrace.core.ids import JobId
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.dispatcher import JobResult
 
-_DIRTY: Final = "_DIRTY.json"
-_CLEAN: Final = ".json"
+_NAME: Final = re.compile(r"(?P<job>[0-9a-f]+)(?:_DIRTY-(?P<epoch>[0-9]+))?\.json")
 
 
 class JobResultEntry(msgspec.Struct, frozen=True):
@@ -40,10 +46,14 @@ class JobResultEntry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class JobResults:
-    """Entries by job: `dirty` ones have something left to delete, `clean` ones have not."""
+    """Entries by job: `dirty` ones have something left to delete, `clean` ones have not.
 
-    dirty: dict[JobId, JobResultEntry]
-    clean: dict[JobId, JobResultEntry]
+    `shut_out`: the epochs of leaders that can end a job no more.
+    """
+
+    dirty: dict[JobId, JobResultEntry] = field(default_factory=dict[JobId, JobResultEntry])
+    clean: dict[JobId, JobResultEntry] = field(default_factory=dict[JobId, JobResultEntry])
+    shut_out: dict[JobId, set[int]] = field(default_factory=dict[JobId, set[int]])
 
 
 class JobResultStore:
@@ -65,50 +75,101 @@ class JobResultStore:
         self._deletes_clean: Final = deletes_clean
         self._is_shared: Final = is_shared
 
-    def create_dirty(self, entry: JobResultEntry) -> None:
-        """Record that a job has ended. It is durable when this returns; the first entry of a job stays."""
-        self._put(entry, _DIRTY)
+    def create_dirty(self, entry: JobResultEntry, epoch: int) -> bool:
+        """Record that a job has ended under the leader of `epoch`; the first entry of a job stays.
+
+        It is durable when this returns. False: a later leader goes on with the job.
+        """
+        job_id = entry.result.job_id
+        if self._put(job_id, epoch, entry):
+            return True
+        return self._read(self._uri(job_id, epoch), job_id, epoch) is not None
+
+    def shut_out(self, job_id: JobId, epochs: Iterable[int]) -> JobResultEntry | None:
+        """Keep the leaders of these epochs from ending a job that goes on; return the entry of one that has done so.
+
+        The oldest first, so that there is no place of a later leader than the one that has ended a job.
+        """
+        for epoch in sorted(epochs):
+            uri = self._uri(job_id, epoch)
+            # It may never come to be there, where a leader has died on a file system that knows no hard links.
+            if not self._put(job_id, epoch, None) and is_there(uri):
+                found = self._read(uri, job_id, epoch)
+                if found is not None:
+                    return found
+        return None
 
     def mark_clean(self, entry: JobResultEntry) -> None:
         """Record that nothing else is left of the job."""
+        job_id = entry.result.job_id
         if not self._deletes_clean:
-            self._put(entry, _CLEAN)
-        remove_file(self._uri(entry.result.job_id, _DIRTY))
+            self._put(job_id, None, entry)
+        self._remove(job_id)
 
     def recover(self) -> JobResults:
         """Return all entries. RecordNotTrustedError where one cannot be read: its job might run twice."""
-        found = JobResults({}, {})
+        found = JobResults()
         for file in files_below(self._folder, is_recursive=False):
-            name = file.relative_path
-            is_dirty = name.endswith(_DIRTY)
-            if name.startswith(".") or not name.endswith(_CLEAN):
+            if file.relative_path.startswith(".") or not file.relative_path.endswith(".json"):
                 continue
-            entries = found.dirty if is_dirty else found.clean
-            entry = self._read(file.uri, name.removesuffix(_DIRTY if is_dirty else _CLEAN))
-            entries[entry.result.job_id] = entry
+            job_id, epoch = _parsed(file.relative_path, file.uri)
+            entry = self._read(file.uri, job_id, epoch)
+            if entry is None:
+                assert epoch is not None, "a clean entry has a result"
+                found.shut_out.setdefault(job_id, set()).add(epoch)
+            else:
+                (found.clean if epoch is None else found.dirty)[job_id] = entry
         for job_id in found.clean:
             found.dirty.pop(job_id, None)
         return found
 
-    def _put(self, entry: JobResultEntry, ending: str) -> None:
-        job_id = entry.result.job_id
-        content = seal(msgspec.json.encode(entry), _subject(job_id), self._key)
+    def _put(self, job_id: JobId, epoch: int | None, entry: JobResultEntry | None) -> bool:
+        content = seal(msgspec.json.encode(entry), _subject(job_id, epoch), self._key)
         make_folder(self._folder, is_shared=self._is_shared)
-        put_if_absent(self._uri(job_id, ending), content, self._random.randbytes(8).hex())
+        return put_if_absent(self._uri(job_id, epoch), content, self._random.randbytes(8).hex())
 
-    def _read(self, uri: str, name: str) -> JobResultEntry:
+    def _read(self, uri: str, job_id: JobId, epoch: int | None) -> JobResultEntry | None:
         content = bytes(read_all(uri))
+        kinds = JobResultEntry if epoch is None else JobResultEntry | None
         try:
-            job_id = JobId.from_hex(name)
-            sealed = unseal(content, _subject(job_id), self._key, uri)
-            return msgspec.json.decode(sealed, type=JobResultEntry)
+            sealed = unseal(content, _subject(job_id, epoch), self._key, uri)
+            return msgspec.json.decode(sealed, type=kinds)
         except DECODE_ERRORS as error:
-            reason = f"another version of Headrace wrote it, or somebody else ({error})"
-            raise RecordNotTrustedError(uri, reason) from error
+            raise _not_trusted(uri, error) from error
 
-    def _uri(self, job_id: JobId, ending: str) -> str:
-        return child_uri(self._folder, f"{job_id.hex()}{ending}")
+    def _remove(self, job_id: JobId) -> None:
+        """Delete all dirty entries of a job; that of its end, which is the newest, last."""
+        found: list[tuple[int, str]] = []
+        for file in files_below(self._folder, is_recursive=False):
+            name = _NAME.fullmatch(file.relative_path)
+            if name is not None and name["job"] == job_id.hex() and name["epoch"] is not None:
+                found.append((int(name["epoch"]), file.uri))
+        for _, uri in sorted(found):
+            remove_file(uri)
+
+    def _uri(self, job_id: JobId, epoch: int | None) -> str:
+        return child_uri(
+            self._folder, f"{job_id.hex()}{'' if epoch is None else f'_DIRTY-{epoch}'}.json"
+        )
 
 
-def _subject(job_id: JobId) -> str:
-    return f"result of job {job_id}"
+def _parsed(name: str, uri: str) -> tuple[JobId, int | None]:
+    """Return the job and the epoch that a file is about; no epoch: it is a clean entry. RecordNotTrustedError."""
+    found = _NAME.fullmatch(name)
+    try:
+        if found is None:
+            raise ValueError("its name says nothing")
+        epoch = found["epoch"]
+        return JobId.from_hex(found["job"]), None if epoch is None else int(epoch)
+    except DECODE_ERRORS as error:
+        raise _not_trusted(uri, error) from error
+
+
+def _not_trusted(uri: str, error: Exception) -> RecordNotTrustedError:
+    reason = f"another version of Headrace wrote it, or somebody else ({error})"
+    return RecordNotTrustedError(uri, reason)
+
+
+def _subject(job_id: JobId, epoch: int | None) -> str:
+    under = "" if epoch is None else f" under leader {epoch}"
+    return f"result of job {job_id}{under}"

@@ -76,12 +76,6 @@ REPLACEMENTS_MAX: Final = ConfigOption(
     "one in the same process, while all tasks go on. The next one that fails ends the cluster. 0: the first one does.",
     least=0,
 )
-REPLACEMENT_WINDOW: Final = ConfigOption(
-    "headrace.resourcemanager.replacement-window",
-    timedelta,
-    timedelta(minutes=10),
-    "Time within which failures of the ResourceManager, and those of the Dispatcher, are counted.",
-)
 START_WORKER_MAX_FAILURE_RATE: Final = ConfigOption(
     "resourcemanager.start-worker.max-failure-rate",
     float,

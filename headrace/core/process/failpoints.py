@@ -30,6 +30,7 @@ class Failpoint(enum.Enum):
     """Moments in the life of a TaskManager, in order; those of jobs, publication and commit are the driver's.
 
     TRIGGERED and NOTIFYING: a call to one task was sent. DELETING: a checkpoint's metadata is gone, its files are not.
+    RESULT_CHECKED: the driver has looked whether it leads, and is about to store a result.
     """
 
     TASK_MANAGER_REGISTERED = "task-manager.registered"
@@ -56,6 +57,7 @@ class Failpoint(enum.Enum):
     COMMIT_HALF = "commit.half"
     COMMIT_DONE = "commit.done"
     JOB_ENDED = "job.ended"
+    RESULT_CHECKED = "job.result-checked"
     RESULT_STORED = "job.result-stored"
     CANCELLING = "task.cancelling"
     STOPPING = "task.stopping"

@@ -43,7 +43,10 @@ POLL_INTERVAL_S: Final = 0.1
 """Interval at which ended jobs are looked for: the longest time for which a loss that Spark sees stays unnoticed."""
 
 EXECUTORS_INTERVAL_MS: Final = 500.0
-"""Interval at which Spark is asked whether the executors of workers stay."""
+"""Interval at which Spark is asked whether the executors of workers stay, where it says so before they end."""
+
+LOST_EXECUTORS_INTERVAL_MS: Final = 2_000.0
+"""The same where it does not: whoever uses a worker notices its end, and only its job has to be cancelled."""
 
 KEPT_FREE_COUNT: Final = 1
 """Slots that TaskManagers never take, however many there are: Spark's own jobs would wait for ever."""
@@ -191,15 +194,17 @@ class SparkResourceDriver:
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._executors_due_ms:
             return
-        self._executors_due_ms = now_ms + EXECUTORS_INTERVAL_MS
+        self._executors_due_ms = now_ms + (
+            EXECUTORS_INTERVAL_MS if self._jobs.announces_ends else LOST_EXECUTORS_INTERVAL_MS
+        )
         workers: defaultdict[str, list[ResourceId]] = defaultdict(list)
         for worker_id, job in self._running.items():
             executor_id = job.executor_id()
             if executor_id is not None:
                 workers[executor_id].append(worker_id)
-        for executor_id, worker_ids in workers.items():
-            state = self._jobs.executor_state(executor_id)
-            for worker_id in worker_ids:
+        states = self._jobs.executor_states(workers) if workers else {}
+        for executor_id, state in states.items():
+            for worker_id in workers[executor_id]:
                 if state is ExecutorState.DECOMMISSIONED:
                     cause = f"Spark takes its executor {executor_id} away"
                     self._handle(ExecutorDecommissioned(worker_id, cause))

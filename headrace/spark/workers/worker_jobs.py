@@ -77,8 +77,13 @@ class WorkerJobs(Protocol):
         """Return the number of tasks the application can run at once now, or None if it grows on demand."""
         ...
 
-    def executor_state(self, executor_id: str) -> ExecutorState:
-        """Return what Spark says of an executor that has run a worker."""
+    @property
+    def announces_ends(self) -> bool:
+        """Return whether Spark may say of an executor that it is going to end; else it only loses some."""
+        ...
+
+    def executor_states(self, executor_ids: Iterable[str]) -> dict[str, ExecutorState]:
+        """Return what Spark says of executors that have run workers."""
         ...
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
@@ -113,6 +118,8 @@ class SparkWorkerJobs:
         self._profiles: dict[ResourceProfile, Any] = {}
         self._slots: ApplicationSlots | None = None
         self._cores: ApplicationSlots | None = None
+        decommissions = context.getConf().get("spark.decommission.enabled", "false")
+        self._announces_ends: bool = str(decommissions).lower() == "true"
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
         """Start the worker's job."""
@@ -158,14 +165,28 @@ class SparkWorkerJobs:
             # Where GPUs run out before cores do, tasks of Spark's own have room beside all workers.
             return count + (cores > count * max(1, ceil(self._counted.cpu_cores)))
 
-    def executor_state(self, executor_id: str) -> ExecutorState:
+    @property
+    def announces_ends(self) -> bool:
+        return self._announces_ends
+
+    def executor_states(self, executor_ids: Iterable[str]) -> dict[str, ExecutorState]:
+        if self._sizes.kind.is_single_process:
+            # Its one executor is the driver.
+            return dict.fromkeys(executor_ids, ExecutorState.ALIVE)
+        asked = set(executor_ids)
         with jvm_calls():
-            scheduler = jvm_context(self._context).taskScheduler()
-            # Spark does not call those alive that are decommissioned, so that most cost one call.
-            if scheduler.isExecutorAlive(executor_id):
-                return ExecutorState.ALIVE
-            is_leaving = scheduler.getExecutorDecommissionState(executor_id).isDefined()
-            return ExecutorState.DECOMMISSIONED if is_leaving else ExecutorState.LOST
+            scala_context = jvm_context(self._context)
+            # As one text: an element of it costs as much as all.
+            there = asked.intersection(scala_context.getExecutorIds().mkString(" ").split())
+            scheduler = scala_context.taskScheduler()
+            leaving: set[str] = set()
+            if not scheduler.executorsPendingDecommission().isEmpty():
+                # Of which only the scheduler itself may read more: others do so without its lock.
+                state_of = scheduler.getExecutorDecommissionState
+                leaving.update(one for one in there if state_of(one).isDefined())
+        states = dict.fromkeys(asked, ExecutorState.LOST)
+        states |= dict.fromkeys(there, ExecutorState.ALIVE)
+        return states | dict.fromkeys(leaving, ExecutorState.DECOMMISSIONED)
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         return self._sizes.refusal_of(profile, usual)

@@ -80,3 +80,26 @@ def test_what_a_frozen_leader_was_about_to_write_changes_nothing(
     wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
     lead_in_its_place(second, job)
     assert_stands_by_behind_its_successor(first, second, job, pair)
+
+
+@pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)
+def test_a_leader_that_freezes_before_it_stores_the_end_of_a_job_does_not_end_it(
+    pair: Rivals,
+) -> None:
+    job = NumbersJob(pair.folder)
+    first = pair.start("first", failpoints=f"{Failpoint.RESULT_CHECKED.value}=stop")
+    first.wait_for("leads")
+    second = pair.start("second")
+    second.await_standby()
+    first.say("submit", str(job.file))
+    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    assert job.output() == job.expected
+    second.wait_for("leads")
+    second.say("running", str(job.job_id))
+    assert second.wait_for("running")["restored"], "it does not go on with the job"
+    first.go_on()
+    first.await_log("this process stands by")
+    second.say("result", str(job.job_id))
+    assert second.wait_for("result")["status"] == "FINISHED"
+    assert job.output() == job.expected
+    pair.assert_forgotten(job)

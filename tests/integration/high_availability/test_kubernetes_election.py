@@ -22,6 +22,7 @@ from headrace.core.ids import JobId
 from testkit.kubernetes_api import KubernetesApi, kubernetes_api
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals, rivals
+from tests.integration.programs.s3_server import S3Server
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -179,14 +180,20 @@ def test_an_answer_that_does_not_come_is_given_up(api: KubernetesApi, tmp_path: 
     leader.coordination.close()
 
 
+@pytest.mark.parametrize("storage", ["folder", "s3"])
 def test_a_standby_goes_on_with_the_job_of_a_killed_leader(
-    api: KubernetesApi, tmp_path: Path
+    api: KubernetesApi, tmp_path: Path, storage: str, request: pytest.FixtureRequest
 ) -> None:
     options = settings_of(tmp_path, api) | {
         f"{_P}lease-duration": "10 s", f"{_P}retry-period": "1 s",
     }  # fmt: skip
+    del options["high-availability.storageDir"]
+    store_uri = ""
+    if storage == "s3":
+        store: S3Server = request.getfixturevalue("object_store")
+        store_uri = store.folder(tmp_path.name)
     pair: Rivals
-    with rivals(tmp_path) as pair:
+    with rivals(tmp_path, store_uri) as pair:
         job = NumbersJob(tmp_path)
         first = pair.start("first", **options)
         first.wait_for("leads")
@@ -196,6 +203,7 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(
         job.await_begin()
         second.await_standby()
         assert job.job_id.hex() in api.objects[POINTERS]["data"]
+        assert pair.newest_checkpoint(job), "no checkpoint lies in its storage"
         first.kill()
         second.wait_for("leads")
         second.say("result", str(job.job_id))

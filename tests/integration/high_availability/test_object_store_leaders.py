@@ -137,10 +137,32 @@ def test_of_two_first_results_of_one_job_the_first_stays(folder: str) -> None:
         for status in (JobStatus.FINISHED, JobStatus.CANCELED)
     ]
     for end in ends:
-        store().create_dirty(end)
+        assert store().create_dirty(end, 1)
     assert store().recover().dirty == {job_id: ends[0]}
     store().mark_clean(ends[0])
     assert store().recover().dirty == {}
+
+
+def test_a_leader_that_looked_in_time_and_writes_late_does_not_end_a_job_in_the_store(
+    folder: str,
+) -> None:
+    late, next_one = (
+        JobResultStore(folder, KEY, system_random(), deletes_clean=True) for _ in range(2)
+    )
+    job_id = JobId.generate(system_random())
+    failed, finished = (
+        JobResultEntry(JobResult(job_id, "job", status, 5, {}))
+        for status in (JobStatus.FAILED, JobStatus.FINISHED)
+    )
+    # Between the look of the one and its write, the other becomes its successor and goes on with the job.
+    assert next_one.recover().dirty == {}
+    assert next_one.shut_out(job_id, {1}) is None
+    assert not late.create_dirty(failed, 1)
+    assert next_one.recover().dirty == {}
+    assert next_one.create_dirty(finished, 2)
+    assert next_one.recover().dirty == {job_id: finished}
+    next_one.mark_clean(finished)
+    assert files_below(folder) == []
 
 
 def test_a_leader_whose_store_answers_nobody_gives_up_in_time_and_leads_again(

@@ -3,18 +3,27 @@
 A real server, real processes and signals.
 """
 
+import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from testkit.waiting import wait_until
-from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
+from tests.integration.high_availability.drivers import (
+    RATE,
+    DriverProcess,
+    NumbersJob,
+    Rivals,
+    rivals,
+)
 from tests.integration.high_availability.zookeeper_server import ZooKeeperServer, zookeeper_server
+from tests.integration.programs.s3_server import S3Server
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _P = "high-availability.zookeeper.client."
+AWAY_S = 30
 
 
 @pytest.fixture
@@ -24,9 +33,15 @@ def server(tmp_path: Path) -> Generator[ZooKeeperServer]:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, server: ZooKeeperServer) -> Generator[Rivals]:
-    # After the drivers: they close their sessions.
-    with rivals(tmp_path) as one:
+def pair(
+    request: pytest.FixtureRequest, tmp_path: Path, server: ZooKeeperServer
+) -> Generator[Rivals]:
+    """Drivers that are closed before the server, with which they have sessions. With `s3`: what they store is there."""
+    store_uri = ""
+    if getattr(request, "param", "folder") == "s3":
+        store: S3Server = request.getfixturevalue("object_store")
+        store_uri = store.folder(tmp_path.name)
+    with rivals(tmp_path, store_uri) as one:
         yield one
 
 
@@ -61,6 +76,7 @@ def assert_finishes(driver: DriverProcess, job: NumbersJob) -> None:
     assert job.output() == job.expected
 
 
+@pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)
 def test_a_standby_goes_on_with_the_job_of_a_killed_leader(
     pair: Rivals, server: ZooKeeperServer
 ) -> None:
@@ -78,15 +94,18 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(
 def test_a_tolerant_leader_goes_on_while_the_server_is_away(
     pair: Rivals, server: ZooKeeperServer
 ) -> None:
-    job = NumbersJob(pair.folder)
-    first = start(pair, server, "first", session="45 s", tolerates=True)
+    job = NumbersJob(pair.folder, count=45_000)
+    first = start(pair, server, "first", session="60 s", tolerates=True)
     first.wait_for("leads")
-    second = start(pair, server, "second", session="45 s", tolerates=True)
+    second = start(pair, server, "second", session="60 s", tolerates=True)
     begin(first, second, job)
     server.stop()
     wait_until(lambda: "no connection to ZooKeeper" in first.log, 60, "the loss of the connection")
-    before = sum(job.output().values())
-    wait_until(lambda: sum(job.output().values()) > before, 60, "output without a connection")
+    stopped_s, before = time.monotonic(), sum(job.output().values())
+    # So many rows take half a minute.
+    lines_after = before + AWAY_S * RATE
+    wait_until(lambda: sum(job.output().values()) >= lines_after, 120, "output all the while")
+    assert time.monotonic() - stopped_s > AWAY_S * 0.9
     server.start()
     assert_finishes(first, job)
     assert second.find("leads") is None

@@ -1,6 +1,7 @@
 """Files that travel with a job are there before its functions are loaded: packages, archives and cached files."""
 
 import io
+import os
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -93,6 +94,20 @@ def test_a_requirement_that_cannot_be_had_fails_the_job_with_what_pip_said(
     assert "could not be installed" in str(failed.value)
 
 
+def test_a_registry_that_is_out_of_reach_fails_the_job_and_says_what_to_do(
+    env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody listens there, and no setting of this machine names another place.
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    (tmp_path / "requirements.txt").write_text("headrace_test_pricing==1.0\n")
+    env.set_python_requirements(str(tmp_path / "requirements.txt"))
+    with pytest.raises(JobExecutionError, match="Connection refused") as failed:
+        collected(env, str)
+    assert "out of reach of the workers, bring the packages with the job" in str(failed.value)
+
+
 class Reader(MapFunction):
     """Reads files by the names under which they travelled."""
 
@@ -109,8 +124,8 @@ class Reader(MapFunction):
         return f"{value} {self._text}"
 
 
-def test_archives_are_unpacked_and_cached_files_are_found_by_name(
-    env: StreamExecutionEnvironment, tmp_path: Path
+def test_archives_are_unpacked_and_cached_files_are_found_by_name_and_gone_after_the_job(
+    env: StreamExecutionEnvironment, tmp_path: Path, store: Path
 ) -> None:
     (tmp_path / "rates.csv").write_text("rates")
     (tmp_path / "folder").mkdir()
@@ -123,6 +138,7 @@ def test_archives_are_unpacked_and_cached_files_are_found_by_name(
     env.register_cached_file(str(tmp_path / "folder"), "folder")
     env.add_python_archive(str(tmp_path / "model.tar.gz"), "model")
     assert collected(env, Reader()) == ["1 rates a b", "2 rates a b"]
+    wait_until(lambda: not list(store.glob("headrace-artifacts-*/*")), what="the deletion of them")
 
 
 def test_an_archive_that_leads_out_of_its_folder_fails_the_job(

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,7 +45,8 @@ class Session:
         self._progress.touch()
         self.steady = self.submit(writing_to(self._progress))
         self.wait_for_progress()
-        self._own = self.live
+        self.own = self.live
+        """TaskManagers of the job that runs all the time."""
 
     @property
     def live(self) -> set[str]:
@@ -81,7 +81,7 @@ class Session:
         self.wait_for_progress()
         assert self.status(self.steady) is JobStatus.RUNNING
         # What the other job ran in has gone with it.
-        wait_until(lambda: self.live == self._own, what="the end of the other job's process")
+        wait_until(lambda: self.live == self.own, what="the end of the other job's process")
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +115,25 @@ def marking(file: Path) -> Callable[[int], int]:
         return value
 
     return mark
+
+
+class Traced:
+    """A function that writes in which process it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self._path = str(file)
+
+    def __call__(self, value: int) -> int:
+        return value
+
+    def __reduce__(self) -> tuple[Callable[[str], Callable[[int], int]], tuple[str]]:
+        return unpickled, (self._path,)
+
+
+def unpickled(path: str) -> Callable[[int], int]:
+    with open(path, "a") as processes:
+        processes.write(f"{os.getpid()}\n")
+    return lambda value: value
 
 
 def fail(value: int) -> int:
@@ -163,7 +182,7 @@ def test_a_job_in_an_endless_loop_holds_up_itself_alone(session: Session, tmp_pa
     def spin(value: int) -> int:
         open(began, "wb").close()
         while True:
-            time.sleep(0)
+            pass
 
     job_id = session.submit(spin)
     wait_until(lambda: os.path.exists(began), what="the loop")
@@ -189,3 +208,19 @@ def test_what_a_job_leaves_in_its_process_reaches_no_other_job(
     (first, found_by_first), (second, found_by_second) = (mark.split() for mark in marks)
     assert first != second
     assert (found_by_first, found_by_second) == ("False", "False")
+
+
+def test_functions_are_unpickled_in_the_task_manager_of_their_job_alone(
+    session: Session, tmp_path: Path
+) -> None:
+    file = tmp_path / "processes"
+    job_id = session.submit(Traced(file))
+    wait_until(file.exists, what="the function is unpickled")
+    wait_until(lambda: session.status(job_id) is JobStatus.RUNNING, what="the job runs")
+    own = {one.pid for one in session.driver.live if one.name not in session.own}
+    session.cancel(job_id)
+    assert session.result(job_id).status is JobStatus.CANCELED
+    # This process is the driver's.
+    assert {int(line) for line in file.read_text().split()} == own
+    assert os.getpid() not in own
+    session.assert_undisturbed()

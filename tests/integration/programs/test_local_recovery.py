@@ -20,10 +20,14 @@ WAIT_S = 60
 BACKENDS = ["hashmap", "rocksdb"]
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    """On one TaskManager: whatever restarts, restarts there."""
-    with MiniCluster(slots_per_task_manager=2, scratch=tmp_path / "scratch") as cluster:
+@pytest.fixture(params=[1, 2], ids=["one TaskManager", "two TaskManagers"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
+    """On one TaskManager whatever restarts, restarts there; of two, each has the state of half of the subtasks."""
+    with MiniCluster(
+        task_manager_count=request.param,
+        slots_per_task_manager=2 // request.param,
+        scratch=tmp_path / "scratch",
+    ) as cluster:
         set_active_executor(MiniClusterExecutor(cluster))
         try:
             yield Job(StreamExecutionEnvironment.get_execution_environment(), tmp_path)

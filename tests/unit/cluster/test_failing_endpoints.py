@@ -27,7 +27,9 @@ ENDPOINTS: Final[dict[str, Callable[[Cluster], RpcEndpoint]]] = {
     "resourcemanager": lambda cluster: cluster.resource_manager,
     "blobserver": lambda cluster: cluster.blob_server,
     "dispatcher": lambda cluster: cluster.dispatcher,
+    "leaders": lambda cluster: cluster.leaders,
 }
+"""All endpoints of the control plane, but for JobMasters."""
 
 
 def long_job(name: str, count: int = 10**6, parallelism: int = 1) -> JobGraph:

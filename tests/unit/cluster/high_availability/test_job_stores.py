@@ -1,6 +1,8 @@
 """Job graphs, blobs and results as files: what is there after each step, and what nobody trusts."""
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -31,8 +33,8 @@ def graphs(folder: Path, key: MetadataKey = KEY) -> JobGraphStore:
     return JobGraphStore(str(folder), key, random.Random(1))
 
 
-def results(folder: Path, *, deletes_clean: bool = True) -> JobResultStore:
-    return JobResultStore(str(folder), KEY, random.Random(1), deletes_clean=deletes_clean)
+def results(folder: Path, *, deletes_clean: bool = True, seed: int = 1) -> JobResultStore:
+    return JobResultStore(str(folder), KEY, random.Random(seed), deletes_clean=deletes_clean)
 
 
 def entry(number: int, status: JobStatus = JobStatus.FINISHED) -> JobResultEntry:
@@ -103,7 +105,7 @@ def test_a_folder_that_names_no_job_stops_the_recovery(tmp_path: Path) -> None:
 def test_an_ended_job_is_dirty_until_it_is_clean(tmp_path: Path) -> None:
     store = results(tmp_path)
     assert store.recover().dirty == {}
-    store.create_dirty(entry(1))
+    store.create_dirty(entry(1), 1)
     assert store.recover().dirty == {job_id(1): entry(1)}
     store.mark_clean(entry(1))
     assert (store.recover().dirty, store.recover().clean) == ({}, {})
@@ -112,7 +114,7 @@ def test_an_ended_job_is_dirty_until_it_is_clean(tmp_path: Path) -> None:
 
 def test_clean_entries_stay_where_they_are_wanted(tmp_path: Path) -> None:
     store = results(tmp_path, deletes_clean=False)
-    store.create_dirty(entry(1))
+    store.create_dirty(entry(1), 1)
     store.mark_clean(entry(1))
     assert store.recover().clean == {job_id(1): entry(1)}
     assert store.recover().dirty == {}
@@ -120,20 +122,69 @@ def test_clean_entries_stay_where_they_are_wanted(tmp_path: Path) -> None:
 
 def test_a_job_that_is_clean_and_dirty_was_cleaned_up_to_the_last_step(tmp_path: Path) -> None:
     store = results(tmp_path, deletes_clean=False)
-    store.create_dirty(entry(1))
+    store.create_dirty(entry(1), 1)
     store.mark_clean(entry(1))
-    store.create_dirty(entry(1))
+    store.create_dirty(entry(1), 1)
     assert store.recover().dirty == {}
 
 
 def test_the_first_result_of_a_job_counts(tmp_path: Path) -> None:
     store = results(tmp_path)
-    store.create_dirty(entry(1))
-    store.create_dirty(entry(1, JobStatus.FAILED))
+    store.create_dirty(entry(1), 1)
+    store.create_dirty(entry(1, JobStatus.FAILED), 1)
     assert store.recover().dirty[job_id(1)].result.status is JobStatus.FINISHED
 
 
+def test_a_leader_that_writes_late_cannot_end_a_job_that_goes_on(tmp_path: Path) -> None:
+    late, later = results(tmp_path), results(tmp_path)
+    assert later.shut_out(job_id(1), {1, 2}) is None
+    assert not late.create_dirty(entry(1, JobStatus.FAILED), 1)
+    found = later.recover()
+    assert (found.dirty, found.shut_out) == ({}, {job_id(1): {1, 2}})
+    assert later.create_dirty(entry(1), 3)
+    assert later.recover().dirty == {job_id(1): entry(1)}
+    later.mark_clean(entry(1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_that_was_ended_meanwhile_is_not_gone_on_with(tmp_path: Path) -> None:
+    late, later = results(tmp_path), results(tmp_path)
+    assert later.recover().dirty == {}
+    assert late.create_dirty(entry(1), 1)
+    assert later.shut_out(job_id(1), {2, 1}) == entry(1)
+    assert [file.name for file in tmp_path.iterdir()] == [f"{job_id(1).hex()}_DIRTY-1.json"]
+
+
+def test_of_leaders_that_end_and_go_on_with_jobs_at_once_one_has_its_way(tmp_path: Path) -> None:
+    start, late, later = threading.Barrier(2), results(tmp_path), results(tmp_path, seed=2)
+
+    def end() -> list[bool]:
+        start.wait()
+        return [late.create_dirty(entry(number), 1) for number in range(50)]
+
+    def go_on() -> list[bool]:
+        start.wait()
+        return [later.shut_out(job_id(number), {1}) is None for number in range(50)]
+
+    with ThreadPoolExecutor(2) as pool:
+        ended, goes_on = pool.submit(end), pool.submit(go_on)
+    assert [one ^ other for one, other in zip(ended.result(), goes_on.result(), strict=True)] == [
+        True
+    ] * 50
+
+
+@pytest.mark.parametrize("name", ["stranger.json", f"{job_id(1).hex()}_DIRTY.json"])
+def test_a_result_whose_name_says_no_job_or_no_leader_stops_the_recovery(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"null\n")
+    with pytest.raises(RecordNotTrustedError, match="another version"):
+        results(tmp_path).recover()
+
+
 def test_a_result_that_somebody_else_wrote_is_not_trusted(tmp_path: Path) -> None:
-    (tmp_path / f"{job_id(1).hex()}_DIRTY.json").write_bytes(msgspec.json.encode(entry(1)) + b"\n")
+    (tmp_path / f"{job_id(1).hex()}_DIRTY-1.json").write_bytes(
+        msgspec.json.encode(entry(1)) + b"\n"
+    )
     with pytest.raises(RecordNotTrustedError):
         results(tmp_path).recover()

@@ -129,19 +129,26 @@ class World:
         self.loop.run_for(duration_ms)
 
     def register(
-        self, *, versions: dict[str, str] = VERSIONS, attempt: int = 0, name: ResourceId = WORKER
+        self,
+        *,
+        versions: dict[str, str] = VERSIONS,
+        attempt: int = 0,
+        name: ResourceId = WORKER,
+        host: str = "worker",
     ) -> TaskExecutorRegistrationResponse:
-        location = TaskManagerLocation(name, "worker", 1, None, "host")
+        location = TaskManagerLocation(name, host, 1, None, "host")
         registration = TaskExecutorRegistration(
             self.task_manager.address, location, 1, SLOT_PROFILE, versions, 7, attempt
         )
         return self.ask(self.gateway.register_task_executor(registration))
 
-    def register_with_slots(self) -> TaskExecutorRegistered:
-        answer = self.register()
+    def register_with_slots(
+        self, name: ResourceId = WORKER, host: str = "worker"
+    ) -> TaskExecutorRegistered:
+        answer = self.register(name=name, host=host)
         assert isinstance(answer, TaskExecutorRegistered)
-        report = SlotReport(empty_slots(WORKER, 1))
-        self.ask(self.gateway.send_slot_report(WORKER, answer.instance_id, report))
+        report = SlotReport(empty_slots(name, 1))
+        self.ask(self.gateway.send_slot_report(name, answer.instance_id, report))
         self.run_for(10)
         return answer
 

@@ -139,6 +139,26 @@ def test_a_host_that_is_blocked_is_told_with_the_setting(caplog: pytest.LogCaptu
     assert "headrace.blocklist.lost-task-managers" in told
 
 
+def test_slots_of_a_blocked_host_are_taken_only_where_no_other_host_has_any() -> None:
+    world = World(
+        {"headrace.blocklist.lost-task-managers": "1", "headrace.taskmanager.fixed-pool.size": "2"}
+    )
+    world.register_with_slots(host="bad")
+    world.driver.listener.worker_terminated(WORKER, "killed with signal 9")
+    world.run_for(10)
+    _, good, bad = world.driver.requested
+    world.register_with_slots(bad, "bad")
+    world.register_with_slots(good, "good")
+    asked: list[ResourceId] = []
+    for count in (1, 2):
+        world.declare(count)
+        requests = world.task_manager.script.called("request_slot")
+        asked = [request.slot_id.resource_id for (request,) in requests]
+        assert len(asked) == count
+    assert asked == [good, bad]
+    world.close()
+
+
 def test_a_silent_task_manager_is_lost_after_the_heartbeat_timeout(world: World) -> None:
     world.declare(1)
     world.register_with_slots()

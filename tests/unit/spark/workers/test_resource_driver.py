@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.core.clock import ManualClock
@@ -10,12 +11,14 @@ from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.jvm import JvmGoneError
 from headrace.spark.workers.resource_driver import (
     EXECUTORS_INTERVAL_MS,
+    LOST_EXECUTORS_INTERVAL_MS,
     SparkHostLostError,
     SparkResourceDriver,
 )
 from headrace.spark.workers.worker_jobs import ExecutorState
+from testkit.waiting import wait_until
 
-ONE = ResourceId("tm-1")
+ONE, TWO = ResourceId("tm-1"), ResourceId("tm-2")
 ANY = ResourceProfile()
 REPORT_TIMEOUT_S = 20
 
@@ -25,12 +28,13 @@ class ScriptedJob:
     active: bool = True
     done: bool = False
     reason: str | None = None
+    executor: str = "7"
 
     def is_active(self) -> bool:
         return self.active
 
     def executor_id(self) -> str | None:
-        return "7"
+        return self.executor
 
     def is_done(self) -> bool:
         return self.done
@@ -46,6 +50,8 @@ class ScriptedJobs:
     refusal: Exception | None = None
     slots: int | None = 4
     state: ExecutorState = ExecutorState.ALIVE
+    announces_ends: bool = True
+    asked: list[set[str]] = field(default_factory=list)
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> ScriptedJob:
         if self.refusal is not None:
@@ -60,8 +66,9 @@ class ScriptedJobs:
     def slot_count(self) -> int | None:
         return self.slots
 
-    def executor_state(self, executor_id: str) -> ExecutorState:
-        return self.state
+    def executor_states(self, executor_ids: Iterable[str]) -> dict[str, ExecutorState]:
+        self.asked.append(set(executor_ids))
+        return dict.fromkeys(executor_ids, self.state)
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         return f"{profile} is more than {usual}"
@@ -190,6 +197,26 @@ def test_an_executor_that_spark_takes_away_or_loses_is_reported_once() -> None:
     assert jobs.cancelled == [ONE], "Spark would run the worker again elsewhere"
     asyncio.run(driver.close())
     assert reports.is_empty()
+
+
+def test_spark_is_asked_for_all_executors_at_once_and_seldom_where_none_is_announced() -> None:
+    jobs, clock = ScriptedJobs(announces_ends=False), ManualClock()
+    jobs.jobs |= {ONE: ScriptedJob(executor="7"), TWO: ScriptedJob(executor="8")}
+    driver = SparkResourceDriver(jobs, clock, stop_grace_ms=60_000)
+    reports = Reports()
+    driver.initialize(reports)
+    for worker_id in (ONE, TWO):
+        driver.request_worker(worker_id, ANY)
+        assert reports.next()[0] == "started"
+    jobs.asked.clear()
+    clock.advance_ms(LOST_EXECUTORS_INTERVAL_MS)
+    wait_until(lambda: bool(jobs.asked), REPORT_TIMEOUT_S, "a question")
+    # Before the next one is due it looks at its jobs, and asks nothing.
+    clock.advance_ms(LOST_EXECUTORS_INTERVAL_MS - 1)
+    jobs.jobs[ONE].done = True
+    assert reports.next()[0] == "terminated"
+    assert jobs.asked == [{"7", "8"}]
+    asyncio.run(driver.close())
 
 
 def test_a_shortage_of_gpus_is_told_by_name_for_as_long_as_workers_wait_for_them() -> None:

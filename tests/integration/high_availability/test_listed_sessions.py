@@ -1,0 +1,122 @@
+"""What `headrace cluster list` tells of sessions that lead, stand by, and lose their lease and stand by again.
+
+Real processes, signals and files.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from testkit.waiting import wait_until
+from tests.architecture.floor_plan import ROOT
+from tests.integration.high_availability.drivers import settings_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+
+PROGRAM: Final = "tests.integration.high_availability.session_program"
+
+
+class Sessions:
+    """Sessions of one cluster on this machine, and the commands of their user."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder: Final = folder
+        self._env: Final = {
+            **os.environ, "PYTHONPATH": str(ROOT), "HEADRACE_HOME": str(folder / "home"),
+        }  # fmt: skip
+        self._settings: Final = folder / "settings.json"
+        self._settings.write_text(json.dumps({**settings_of(folder), "rest.port": "0"}))
+        self._started: Final[list[subprocess.Popen[bytes]]] = []
+
+    def start(self, name: str) -> subprocess.Popen[bytes]:
+        scratch = self._folder / name
+        scratch.mkdir()
+        with (scratch / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", PROGRAM, str(self._settings), name, str(scratch)],
+                cwd=ROOT, env=self._env, stderr=log,
+            )  # fmt: skip
+        self._started.append(process)
+        return process
+
+    def command(self, *words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", *words],
+            env=self._env, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def listed(self) -> list[dict[str, Any]]:
+        return json.loads(self.command("cluster", "list", "--json"))["clusters"]
+
+    def kinds(self) -> list[tuple[str, str]]:
+        """Return all that is listed, by name and kind."""
+        return sorted((one["name"], one["kind"]) for one in self.listed())
+
+    def await_kinds(self, **kinds: str) -> None:
+        wait_until(lambda: self.kinds() == sorted(kinds.items()), 120, f"{kinds}")
+
+    def of(self, name: str) -> dict[str, Any]:
+        (found,) = [one for one in self.listed() if one["name"] == name]
+        return found
+
+    def dispose(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> Iterator[Sessions]:
+    made = Sessions(tmp_path)
+    yield made
+    made.dispose()
+
+
+def test_a_session_that_lost_its_lease_is_listed_once_as_the_standby_that_it_is(
+    sessions: Sessions,
+) -> None:
+    first = sessions.start("first")
+    sessions.await_kinds(first="session")
+    second = sessions.start("second")
+    sessions.await_kinds(first="session", second="standby")
+    assert sessions.of("second")["leader-address"] == sessions.of("first")["address"]
+
+    first.send_signal(signal.SIGSTOP)
+    wait_until(lambda: ("second", "session") in sessions.kinds(), 60, "the second one leads")
+    first.send_signal(signal.SIGCONT)
+    sessions.await_kinds(first="standby", second="session")
+    leader = sessions.of("second")["address"]
+    wait_until(lambda: sessions.of("first")["leader-address"] == leader, 60, "where it leads")
+    assert f"behind {leader}" in sessions.command("cluster", "list")
+    assert sessions.of("first")["pid"] == first.pid
+    assert json.loads(sessions.command("cluster", "info", "first", "--json"))["kind"] == "standby"
+
+    second.kill()
+    second.wait()
+    sessions.await_kinds(first="session")
+    sessions.command("cluster", "stop", "first")
+    assert first.wait(60) == 0
+    assert sessions.listed() == []
+
+
+def test_a_session_that_lost_its_lease_is_stopped_by_its_name(sessions: Sessions) -> None:
+    first = sessions.start("first")
+    sessions.await_kinds(first="session")
+    sessions.start("second")
+    sessions.await_kinds(first="session", second="standby")
+    first.send_signal(signal.SIGSTOP)
+    wait_until(lambda: ("second", "session") in sessions.kinds(), 60, "the second one leads")
+    first.send_signal(signal.SIGCONT)
+    sessions.await_kinds(first="standby", second="session")
+    sessions.command("cluster", "stop", "first")
+    assert first.wait(60) == 0
+    sessions.await_kinds(second="session")
