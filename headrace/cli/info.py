@@ -3,6 +3,8 @@
 import contextlib
 import json
 import sys
+from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +16,12 @@ from headrace.cli.program_plan import plan_of_program
 from headrace.cli.program_run import provide_python_files
 from headrace.cli.run_settings import ProgramPath, run_settings
 from headrace.core.errors import ProgramError
+from headrace.graph.pipeline_options import (
+    PYTHON_ARCHIVES,
+    PYTHON_EXECUTABLE,
+    PYTHON_FILES,
+    PYTHON_REQUIREMENTS,
+)
 
 _TITLE: Final = "----------------------- Execution Plan -----------------------"
 _RULE: Final = "--------------------------------------------------------------"
@@ -31,41 +39,79 @@ Try it:
 """
 
 
-@click.command(help=_HELP, context_settings={"allow_interspersed_args": False})
+_PYTHON_OPTIONS: Final = (
+    (PYTHON_FILES, ("-pyfs", "--pyFiles", "--python-files"), "Modules for the workers."),
+    (PYTHON_ARCHIVES, ("-pyarch", "--pyArchives"), "Archives for the workers."),
+    (PYTHON_REQUIREMENTS, ("-pyreq", "--pyRequirements"), "Packages for the workers."),
+    (PYTHON_EXECUTABLE, ("-pyexec", "--pyExecutable"), "Interpreter of the workers."),
+)
+
+
+def _python_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command Flink's options that stand for a setting each; arguments are called as its key, with `_`."""
+    for setting, names, text in reversed(_PYTHON_OPTIONS):
+        name = setting.key.replace(".", "_")
+        command = click.option(*names, name, metavar="PATHS", help=text)(command)
+    return command
+
+
+def _program_in(
+    words: tuple[str, ...], python: str | None, module: str | None
+) -> tuple[Path, tuple[str, ...]]:
+    """Return the program, the folder of modules where a module is named alone, and the arguments."""
+    context = click.get_current_context()
+    if python is not None:
+        named, arguments = python, words
+    elif words and words[0].startswith("-"):
+        known = [name for each in context.command.params for name in each.opts]
+        raise click.NoSuchOption(words[0], None, get_close_matches(words[0], known), context)
+    elif words:
+        named, *rest = words
+        arguments = tuple(rest)
+    elif module is not None:
+        return Path(), words
+    else:
+        raise click.UsageError("Missing argument 'PROGRAM'.", context)
+    return ProgramPath().convert(named, None, context), arguments
+
+
+# What follows the program is the program's, also options that are none of ours.
+@click.command(
+    help=_HELP,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)
 @click.option(
     "-c", "--class", "entry_class", metavar="MODULE", help="Module to run inside an archive."
 )
 @click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 @click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting, as of run.")
-@click.option(
-    "-pyfs",
-    "--pyFiles",
-    "--python-files",
-    "python_files",
-    metavar="PATHS",
-    help="Modules for the workers.",
-)
+@click.option("-py", "--python", "python", metavar="PATH", help="The program, as Flink names it.")
+@click.option("-pym", "--pyModule", "module", metavar="MODULE", help="Module to run as program.")
+@_python_options
 @json_option
-@click.argument("program", type=ProgramPath())
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def info(
     entry_class: str | None,
     parallelism: int | None,
     definitions: tuple[tuple[str, str], ...],
-    python_files: str | None,
+    python: str | None,
+    module: str | None,
     is_json: bool,
-    program: Path,
-    arguments: tuple[str, ...],
+    words: tuple[str, ...],
+    **of_python: str | None,
 ) -> int:
     """Print a plan; the help text is `_HELP`."""
     configure_logs(verbose=False)
-    settings = run_settings(None, parallelism, dict(definitions), python_files)
+    program, arguments = _program_in(words, python, module)
+    settings = run_settings(None, parallelism, dict(definitions), None)
+    given = {name.replace("_", "."): value for name, value in of_python.items()}
+    settings |= {key: value for key, value in given.items() if value is not None}
     refuse_unusable(settings)
     provide_python_files(settings)
     try:
         # What the program prints is no part of the plan.
         with contextlib.redirect_stdout(sys.stderr):
-            plan = plan_of_program(program, arguments, settings, entry_class)
+            plan = plan_of_program(program, arguments, settings, module or entry_class)
     except SystemExit as ended:
         raise ProgramError(
             f"the program exited ({ended.code}) before it called env.execute()"

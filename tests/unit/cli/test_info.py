@@ -60,6 +60,27 @@ def test_json_is_the_plan_alone(shell: Shell, program: Path) -> None:
     assert "nodes" in json.loads(shell("info", "--json", str(program)).out)
 
 
+def test_it_takes_flink_s_options_of_python(
+    shell: Shell, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = json.loads(shell("info", "--json", str(program)).out)
+    named = shell("info", "--json", "-py", str(program), "--year", "2013")
+    assert named.err == "said by the program ['--year', '2013']\n"
+    assert json.loads(named.out) == plan
+    others = ("-pyarch", "a.zip", "-pyreq", "all.txt", "-pyexec", sys.executable)
+    module = program.rename(tmp_path / "program_of_a_module.py")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    of_module = shell("info", "--json", *others, "-pyfs", str(module), "-pym", module.stem)
+    assert json.loads(of_module.out) == plan
+
+
+def test_an_option_that_it_does_not_know_is_refused_with_the_nearest(shell: Shell) -> None:
+    outcome = shell("info", "--parallelsm", "3", "numbers.py")
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: No such option '--parallelsm'")
+    assert "--parallelism" in outcome.err
+
+
 def test_json_without_a_program_says_what_is_missing_in_its_document(shell: Shell) -> None:
     outcome = shell("info", "--json")
     assert outcome.code == 2
