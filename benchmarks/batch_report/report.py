@@ -17,6 +17,7 @@ PYFLINK_AIM: Final = 10
 PANDAS_AIM: Final = 1
 LEAST_TURNS: Final = 3
 LEAST_RECORDS: Final = 1_000_000
+MIB: Final = 1 << 20
 NAMES: Final = {
     "batch": "Headrace BATCH",
     "streaming": "Headrace STREAMING",
@@ -30,8 +31,8 @@ Line = Mapping[str, Any]
 PAGE: Final = """\
 # Bounded programs in BATCH mode
 
-Made by `python -m benchmarks.batch_report.report` of the newest figures that `python -m benchmarks.batch_report` and
-`python -m benchmarks.batch_modes` kept.
+Made by `python -m benchmarks.batch_report.report` of the newest figures that `python -m benchmarks.batch_report`,
+`batch_modes` and `batch_keys` kept.
 
 ## Six queries
 
@@ -54,6 +55,9 @@ whose function loops over the records of its group. Medians of all turns, the st
 {function_table}
 
 {function_aim}
+## More keys than memory holds
+
+{keys}
 ## What is unfair, or not compared
 
 - The time of Headrace and of Spark is that of the whole job in a warm application, with planning and deployment; that
@@ -64,14 +68,23 @@ whose function loops over the records of its group. Medians of all turns, the st
 - Headrace's records become tuples before a function sees them, and Spark's function of `currency` is given a column
   of pandas.
 - No way has checkpoints. Headrace sorts 64 MB at a time in BATCH mode and spills what is more, as Spark does with
-  more than fits its memory; keys whose state is larger than memory are not measured here.
+  more than fits its memory.
 
 ## How to run it again
 
     python -m benchmarks.batch_report --root DIRECTORY --pyflink-python PATH   # an environment with apache-flink 2.3.0
     python -m benchmarks.batch_modes --records 4000000 --parallelism 2
+    python -m benchmarks.batch_keys
     python -m benchmarks.batch_report.report
 """
+
+
+KEYS: Final = """\
+{records} records of {keys} keys, whose records are far apart, are counted in value
+state by {parallelism} subtasks in {seconds} s. A dict of all keys with their counts takes {held} MiB. The largest
+Python worker took {worker} MiB, Spark's JVM {jvm} MiB, and {swapped} MiB lay in swap.
+
+{run}"""
 
 
 def newest(results: Path) -> tuple[list[Line], list[Line]]:
@@ -102,7 +115,9 @@ def multiple(line: Line, peers: Sequence[str]) -> float | None:
     return rates["batch"] / best
 
 
-def write_page(runs: Sequence[Line], shapes: Sequence[Line], drawn: Sequence[str]) -> str:
+def write_page(
+    runs: Sequence[Line], shapes: Sequence[Line], keys: Sequence[Line], drawn: Sequence[str]
+) -> str:
     """Return the page."""
     return PAGE.format(
         least_turns=LEAST_TURNS,
@@ -113,6 +128,7 @@ def write_page(runs: Sequence[Line], shapes: Sequence[Line], drawn: Sequence[str
         query_runs=_runs_text(runs),
         function_table=_function_table(shapes),
         function_aim=_function_aim(shapes),
+        keys=_keys_text(keys),
     )
 
 
@@ -139,9 +155,12 @@ def _pyflink_ways() -> list[str]:
 
 
 def _query_aim(runs: Sequence[Line]) -> str:
-    per_record = [line for line in runs if QUERIES[line["figures"]["query"]].is_per_record]
-    multiples = [multiple(line, _pyflink_ways()) for line in per_record]
-    return _verdict("PyFlink on functions of one record", PYFLINK_AIM, multiples)
+    names = [name for name, query in QUERIES.items() if query.is_per_record]
+    measured = {line["figures"]["query"]: line for line in runs}
+    multiples = [multiple(measured[name], _pyflink_ways()) for name in names if name in measured]
+    missing = ", ".join(f"`{name}`" for name in names if name not in measured)
+    verdict = _verdict("PyFlink on functions of one record", PYFLINK_AIM, multiples)
+    return f"{verdict}Not measured yet: {missing}.\n" if missing else verdict
 
 
 def _function_table(shapes: Sequence[Line]) -> str:
@@ -177,6 +196,21 @@ def _function_aim(shapes: Sequence[Line]) -> str:
     return _verdict("`applyInPandas` on keyed functions", PANDAS_AIM, multiples)
 
 
+def _keys_text(runs: Sequence[Line]) -> str:
+    if not runs:
+        return "Nothing was measured yet.\n"
+    figures = runs[-1]["figures"]
+    return KEYS.format(
+        **{name: f"{figures[name]:,}" for name in ("records", "keys", "parallelism", "seconds")},
+        **{
+            name: f"{figures[f'{name}_bytes_max'] / MIB:,.0f}"
+            for name in ("worker", "jvm", "swapped")
+        },
+        held=f"{figures['state_bytes_in_a_dict'] / MIB:,.0f}",
+        run=run_text(runs[-1]),
+    )
+
+
 def _verdict(peer: str, aim: float, multiples: Sequence[float | None]) -> str:
     known = [each for each in multiples if each is not None]
     if not known or len(known) < len(multiples):
@@ -204,7 +238,8 @@ def main() -> None:
 
     runs, shapes = newest(RESULTS)
     drawn = draw(runs, DOCS / "pictures")
-    (DOCS / "batch_report.md").write_text(write_page(runs, shapes, drawn))
+    keys = read_results("batch_keys")
+    (DOCS / "batch_report.md").write_text(write_page(runs, shapes, keys, drawn))
 
 
 if __name__ == "__main__":

@@ -73,11 +73,21 @@ def test_the_newest_run_of_each_query_and_shape_counts_and_small_ones_do_not(
 
 @pytest.mark.parametrize(("batch", "verdict"), [(1_000, "reached"), (990, "missed")])
 def test_the_least_multiple_decides_whether_an_aim_is_reached(batch: int, verdict: str) -> None:
-    page = write_page([run("currency", 2_000, 100), run("expensive", batch, 100)], [], [])
+    page = write_page([run("currency", 2_000, 100), run("expensive", batch, 100)], [], [], [])
     assert f"PyFlink on functions of one record: {verdict}, with {batch / 100:.2f}" in page
 
 
 def test_too_few_turns_give_no_multiple() -> None:
-    page = write_page([run("currency", 5_000, 100, turns=2)], [shape(99)], [])
+    page = write_page([run("currency", 5_000, 100, turns=2)], [shape(99)], [], [])
     assert "PyFlink on functions of one record: not known yet" in page
     assert "`applyInPandas` on keyed functions: missed, with 0.99" in page
+
+
+def test_the_memory_of_many_keys_is_told_beside_that_of_a_dict() -> None:
+    assert write_page([], [], [], []).count("Nothing was measured yet.") == 3
+    sizes = {"worker_bytes_max": 400 << 20, "jvm_bytes_max": 1 << 30, "swapped_bytes_max": 0}
+    shown = {"records": 40, "keys": 20, "parallelism": 2, "seconds": 5.5}
+    figures = {**shown, **sizes, "state_bytes_in_a_dict": 3 << 30}
+    page = write_page([], [], [{**shape(1), "figures": figures}], [])
+    assert "A dict of all keys with their counts takes 3,072 MiB." in " ".join(page.split())
+    assert "The largest Python worker took 400 MiB" in " ".join(page.split())
