@@ -34,7 +34,7 @@ def spark_worker() -> int:
     daemons = {
         process
         for process in read_tree()
-        if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes()
+        if b"pyspark.worker" in Path(f"/proc/{process}/cmdline").read_bytes()
     }
     for process in sorted(daemons):
         parent, _ = process_facts(Path(f"/proc/{process}/stat").read_text())

@@ -47,6 +47,6 @@ def _ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
 
 def _is_daemon(pid: int) -> bool:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"pyspark.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

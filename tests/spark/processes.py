@@ -27,7 +27,7 @@ class Process:
 
     @property
     def is_daemon_or_worker(self) -> bool:
-        return "pyspark.daemon" in self.command
+        return "pyspark.worker" in self.command
 
     def kill(self) -> None:
         """Kill it, if it has not ended since it was found."""
