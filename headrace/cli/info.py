@@ -4,7 +4,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -55,31 +54,42 @@ def _python_options(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
+class _InfoCommand(click.Command):
+    """A command whose options end at the first word that is none, once an option has named the program, as Flink's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = {
+            name: each
+            for each in self.params
+            if isinstance(each, click.Option)
+            for name in each.opts
+        }
+        at, names_program = 0, False
+        while at < len(args) and (option := options.get(args[at])) is not None:
+            names_program = names_program or option.name in ("python", "module")
+            at += 1 if option.is_flag else 2
+        if names_program and args[at : at + 1] != ["--"]:
+            args = [*args[:at], "--", *args[at:]]
+        return super().parse_args(ctx, args)
+
+
 def _program_in(
     words: tuple[str, ...], python: str | None, module: str | None
 ) -> tuple[Path, tuple[str, ...]]:
-    """Return the program, the folder of modules where a module is named alone, and the arguments."""
+    """Return the program, or the folder whose module is named, and the arguments. UsageError."""
     context = click.get_current_context()
-    if python is not None:
-        named, arguments = python, words
-    elif words and words[0].startswith("-"):
-        known = [name for each in context.command.params for name in each.opts]
-        raise click.NoSuchOption(words[0], None, get_close_matches(words[0], known), context)
-    elif words:
-        named, *rest = words
-        arguments = tuple(rest)
-    elif module is not None:
+    if python is not None and module is not None:
+        raise click.UsageError("-py and -pym both name the program: give one of them", context)
+    if module is not None:
         return Path(), words
-    else:
+    if python is None and not words:
         raise click.UsageError("Missing argument 'PROGRAM'.", context)
+    named, arguments = (words[0], words[1:]) if python is None else (python, words)
     return ProgramPath().convert(named, None, context), arguments
 
 
-# What follows the program is the program's, also options that are none of ours.
-@click.command(
-    help=_HELP,
-    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
-)
+# What follows the name of the program is the program's.
+@click.command(cls=_InfoCommand, help=_HELP, context_settings={"allow_interspersed_args": False})
 @click.option(
     "-c", "--class", "entry_class", metavar="MODULE", help="Module to run inside an archive."
 )
@@ -116,6 +126,8 @@ def info(
         raise ProgramError(
             f"the program exited ({ended.code}) before it called env.execute()"
         ) from ended
+    except (click.ClickException, BrokenPipeError) as error:
+        raise ProgramError(f"the program failed: {type(error).__name__}: {error}") from error
     if is_json:
         print_json(json.loads(plan))
     else:

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Final
 
 import click
@@ -153,10 +152,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _answer_errors(arguments: Sequence[str] | None, message: str) -> None:
     """Print the document of a command that failed before it had another one to print, where it is to print any."""
-    words = sys.argv[1:] if arguments is None else arguments
-    # What follows the name of a program is the program's.
-    if "--json" in takewhile(lambda word: not word.endswith((".py", ".zip", ".whl")), words):
+    if _wants_json(sys.argv[1:] if arguments is None else arguments):
         # Imported late: it brings the settings.
         from headrace.cli.options import print_json
 
         print_json({"errors": [message]})
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    """Return whether `--json` is among the options of the command, and not only of a program that it runs."""
+    command: click.Command | None = cli
+    rest = list(words)
+    while rest and command is not None:
+        word = rest.pop(0)
+        if word == "--json":
+            return True
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        options = {
+            each: one
+            for one in command.params
+            if isinstance(one, click.Option)
+            for each in one.opts
+        }
+        option = options.get(word) or options.get(name)
+        if option is not None:
+            if not option.is_flag and word in options:
+                del rest[:1]
+        elif isinstance(command, click.Group) and not word.startswith("-"):
+            command = command.get_command(click.Context(command), word)
+        elif not command.context_settings.get("allow_interspersed_args", True):
+            return False
+    return False

@@ -1,5 +1,6 @@
 """The plan of a program, which is run up to its first `execute()` and no further."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -35,11 +36,10 @@ def planned_by(
         made.append(make(graph, settings))
         raise _PlanMade
 
-    try:
+    with contextlib.suppress(_PlanMade):
         run(leave)
-    except _PlanMade:
-        return made[-1]
-    return None
+    # A program may have caught it, with all that there is.
+    return made[0] if made else None
 
 
 def plan_of_program(

@@ -82,21 +82,24 @@ def run_here(
 
 
 def run_as_main(program: Path, arguments: tuple[str, ...], entry_class: str | None = None) -> None:
-    """Run a program as `python program.py` would, or a module (`entry_class`) inside an archive."""
-    with program_environment(program, arguments):
-        if entry_class is None:
+    """Run a program as `python program.py` would, or a module (`entry_class`) of a folder or an archive."""
+    if entry_class is None:
+        with program_environment(program, arguments, program.parent):
             runpy.run_path(str(program), run_name="__main__")
-        else:
-            sys.path.insert(0, str(program.resolve()))
+    else:
+        # Not the folder around it: others may write there.
+        with program_environment(program, arguments, program):
             runpy.run_module(entry_class, run_name="__main__", alter_sys=True)
 
 
 @contextmanager
-def program_environment(program: Path, arguments: tuple[str, ...]) -> Generator[None, None, None]:
-    """`sys.argv` and the import path as `python program.py` would have them."""
+def program_environment(
+    program: Path, arguments: tuple[str, ...], modules: Path
+) -> Generator[None, None, None]:
+    """`sys.argv` as `python program.py` would have it, and the import path with `modules` in front."""
     previous_argv, previous_path = sys.argv, list(sys.path)
     sys.argv = [str(program), *arguments]
-    sys.path.insert(0, str(program.resolve().parent))
+    sys.path.insert(0, str(modules.resolve()))
     try:
         yield
     finally:
@@ -115,7 +118,7 @@ def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
     """Have the sessions that the program makes itself obey the command line."""
     if runs_elsewhere(Settings(settings)):
         return nullcontext()
-    # Imported late, as above.
+    # Imported late: a client of another cluster needs no Spark.
     from headrace.spark.session.program_sessions import (
         program_sessions,
         settings_of_program_sessions,

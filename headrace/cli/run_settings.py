@@ -1,4 +1,4 @@
-"""What the command line says of a program to run: its path, and the settings for which options stand."""
+"""The path of a program to run, and the settings for which options of the command line stand."""
 
 import difflib
 import zipfile

@@ -37,7 +37,7 @@ _INLINE_BYTES_MAX: Final = 1 << 18
 class RestClusterClient:
     """A cluster, by its address or as the only one of this machine. Thread-safe; use it in `with`, or close it.
 
-    The token is that of the cluster's connection file, or of HEADRACE_TOKEN where there is none here.
+    The token is HEADRACE_TOKEN where that is set, else that of the cluster's connection file.
 
     Example:
         with RestClusterClient("127.0.0.1:8081") as cluster:

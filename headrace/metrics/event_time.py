@@ -1,7 +1,7 @@
 """Event time that a task has reached, as its metrics tell it.
 
-Of several subtasks whoever reads decides: `headrace run --progress` waits until each of them has one, `headrace top`
-and the history of a job take the least of those that have.
+It is that of one subtask. Of several, `headrace run --progress` shows the least once each of them has one, `headrace
+top` and the history of a job that of those which have one.
 """
 
 from collections.abc import Callable

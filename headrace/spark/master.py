@@ -12,11 +12,11 @@ from typing import Final
 from urllib.request import getproxies
 
 from headrace.cluster.task_executor.shuffle_service_loader import refuse_unknown_shuffle_service
-from headrace.core.clock import Clock, SystemClock
+from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
-from headrace.metrics.reporters.reporter_setup import create_metric_registry
+from headrace.metrics.reporters.reporter_setup import refuse_unusable_reporters
 from headrace.spark.options import MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
 
 ACCEPTED: Final = "local[n], local-cluster[executors,cores,MiB], spark://host:port, yarn or k8s://https://host:port"
@@ -191,5 +191,4 @@ def refuse_unusable_host_settings(settings: Mapping[str, str]) -> None:
         if settings.get(key):
             refuse_unknown_master(settings[key])
     refuse_unknown_shuffle_service(Settings(settings))
-    # Made for the sake of the checks alone: nothing of it is started.
-    create_metric_registry(Settings(settings), SystemClock(), "")
+    refuse_unusable_reporters(Settings(settings))

@@ -3,9 +3,9 @@
     python -m headrace.spark.python_daemon pyspark.worker
 
 Spark's own (`pyspark.daemon`) loads none of them, so that every worker does it again: a second of processor time each.
-Sessions that Headrace creates on this host name this module instead (`spark.python.daemon.module`). Of the libraries
-that start threads as they are loaded, Arrow's memory pool and OpenBLAS, both start them again in a fork. What numpy's
-global generator will draw is decided as numpy is loaded: each fork seeds it anew, else all would draw the same numbers.
+Sessions that Headrace creates on this host name this module instead (`spark.python.daemon.module`). Two libraries start
+threads as they are loaded, OpenBLAS and Arrow's memory pool, and both start them again in a fork. numpy seeds its
+global generator as it is loaded: each fork seeds it again, or all would draw the same numbers.
 """
 
 import importlib

@@ -11,8 +11,8 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (44, 4_920),
-    "checkpoint": (23, 2_700),
-    "cli": (60, 5_180),
+    "checkpoint": (23, 2_720),
+    "cli": (60, 5_210),
     "client": (6, 605),
     "cluster": (163, 15_630),
     "common": (21, 150),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (946, 93_100)
+WHEEL_CEILING: Final = (946, 93_170)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

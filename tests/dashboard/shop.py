@@ -1,7 +1,7 @@
 """The jobs of a web shop, which the pictures of the documentation show: `headrace run shop.py` in a folder of its own.
 
     orders_by_customer   a guest makes most orders: its subtask is busy, all others wait
-    visits_per_page      the app tells no visits any more, so that the watermark stands and no window fires
+    visits_per_page      the app tells next to no visits any more, so that the watermark stands and no window fires
     payments             one cannot be read: the job restarts
     report_of_yesterday  comes to its end, and has more to do in its middle
 

@@ -251,7 +251,7 @@ PICTURES: Final[dict[str, Callable[[WatchedPage, Shop], None]]] = {
         metrics_over_time,
     )
 }
-"""What opens the page of each picture and waits until it shows what the picture is for."""
+"""Opens the page of each picture and waits until it shows what the picture is for."""
 
 
 def sign_in(watched: WatchedPage, shop: Shop) -> None:

@@ -21,7 +21,13 @@ from pyarrow import fs
 
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.storage.conditional_writes import S3ConditionalWrites
-from headrace.checkpoint.storage.local_files import OWNER_ONLY, make_local, put_local, write_local
+from headrace.checkpoint.storage.local_files import (
+    OWNER_ONLY,
+    make_local,
+    put_local,
+    refuse_claimed,
+    write_local,
+)
 from headrace.core.entry_points import entry_point_names, load_entry_point
 
 T = TypeVar("T")
@@ -219,6 +225,18 @@ def is_there(uri: str) -> bool:
     system, path = _place_of("look for", uri)
     with _errors("look for", uri):
         return system.get_file_info(path).type != fs.FileType.NotFound
+
+
+def is_there_or_never(uri: str) -> bool:
+    """Whether a file exists that `put_if_absent` did not create; where it does not, no writer creates it any more.
+
+    Without hard links a writer may have claimed the name and not yet have published the file.
+    """
+    system, path = _place_of("look for", uri)
+    if isinstance(system, fs.LocalFileSystem):
+        with _errors("look for", uri):
+            refuse_claimed(path)
+    return is_there(uri)
 
 
 def size_of(uri: str) -> int | None:

@@ -80,9 +80,26 @@ def _put_by_claim(path: str, temporary: str) -> bool:
         os.close(_open_as_in_its_folder(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False
-    os.replace(temporary, path)
+    try:
+        os.replace(temporary, path)
+    except FileNotFoundError:
+        return False  # `refuse_claimed` was there before
+    except OSError:
+        os.unlink(claim)
+        raise
     sync_path(os.path.dirname(path))
     return True
+
+
+def refuse_claimed(path: str) -> None:
+    """Keep a writer that has claimed a file, and does not go on, from publishing it."""
+    if os.path.exists(path) or not os.path.exists(f"{path}.claim"):
+        return
+    folder, name = os.path.split(path)
+    for entry in os.listdir(folder):
+        if entry.startswith(f".{name}."):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, entry))
 
 
 def sync_path(path: str) -> None:

@@ -110,7 +110,10 @@ class StoredJobs:
             if keys:
                 await self._blob_server.retain_job(one.graph.job_id, keys)
         ended = [one for one in stored if one.graph.job_id in self._ended]
-        await self._try_on("clean up ended jobs", lambda: self._clean_up_ended(results, ended))
+        running = {one.graph.job_id for one in jobs}
+        await self._try_on(
+            "clean up ended jobs", lambda: self._clean_up_ended(results, ended, running)
+        )
         told = [EndedUnderEarlierLeader(one, self._ended[one.graph.job_id].result) for one in ended]
         return RecoveredJobs(self._leadership.epoch, jobs, told)
 
@@ -169,7 +172,9 @@ class StoredJobs:
             if entry is not None:
                 results.dirty[job_id] = entry
 
-    def _clean_up_ended(self, results: JobResults, ended: list[StoredJobGraph]) -> None:
+    def _clean_up_ended(
+        self, results: JobResults, ended: list[StoredJobGraph], running: set[JobId]
+    ) -> None:
         """Delete what earlier leaders had not yet deleted of jobs that have ended."""
         for one in ended:
             job_id = one.graph.job_id
@@ -179,6 +184,8 @@ class StoredJobs:
             self._graphs.remove(job_id, self._leadership.epoch)
         for entry in results.dirty.values():
             self._results.mark_clean(entry)
+        for job_id in results.shut_out.keys() - results.dirty.keys() - running:
+            self._results.forget(job_id)
 
     def _delete_checkpoints(self, graph: JobGraph, entry: JobResultEntry) -> None:
         settings = self._settings.with_values(graph.settings)

@@ -22,7 +22,7 @@ from headrace.checkpoint.errors import RecordNotTrustedError
 from headrace.checkpoint.storage.file_systems import (
     child_uri,
     files_below,
-    is_there,
+    is_there_or_never,
     make_folder,
     put_if_absent,
     read_all,
@@ -83,17 +83,17 @@ class JobResultStore:
         job_id = entry.result.job_id
         if self._put(job_id, epoch, entry):
             return True
-        return self._read(self._uri(job_id, epoch), job_id, epoch) is not None
+        uri = self._uri(job_id, epoch)
+        return is_there_or_never(uri) and self._read(uri, job_id, epoch) is not None
 
     def shut_out(self, job_id: JobId, epochs: Iterable[int]) -> JobResultEntry | None:
         """Keep the leaders of these epochs from ending a job that goes on; return the entry of one that has done so.
 
-        The oldest first, so that there is no place of a later leader than the one that has ended a job.
+        Oldest first: it stops at the leader that has ended the job, so that no later place is taken.
         """
         for epoch in sorted(epochs):
             uri = self._uri(job_id, epoch)
-            # It may never come to be there, where a leader has died on a file system that knows no hard links.
-            if not self._put(job_id, epoch, None) and is_there(uri):
+            if not self._put(job_id, epoch, None) and is_there_or_never(uri):
                 found = self._read(uri, job_id, epoch)
                 if found is not None:
                     return found
@@ -104,7 +104,7 @@ class JobResultStore:
         job_id = entry.result.job_id
         if not self._deletes_clean:
             self._put(job_id, None, entry)
-        self._remove(job_id)
+        self.forget(job_id)
 
     def recover(self) -> JobResults:
         """Return all entries. RecordNotTrustedError where one cannot be read: its job might run twice."""
@@ -137,7 +137,7 @@ class JobResultStore:
         except DECODE_ERRORS as error:
             raise _not_trusted(uri, error) from error
 
-    def _remove(self, job_id: JobId) -> None:
+    def forget(self, job_id: JobId) -> None:
         """Delete all dirty entries of a job; that of its end, which is the newest, last."""
         found: list[tuple[int, str]] = []
         for file in files_below(self._folder, is_recursive=False):
@@ -158,7 +158,7 @@ def _parsed(name: str, uri: str) -> tuple[JobId, int | None]:
     found = _NAME.fullmatch(name)
     try:
         if found is None:
-            raise ValueError("its name says nothing")
+            raise ValueError("its name is not <job id>.json or <job id>_DIRTY-<epoch>.json")
         epoch = found["epoch"]
         return JobId.from_hex(found["job"]), None if epoch is None else int(epoch)
     except DECODE_ERRORS as error:
@@ -166,7 +166,10 @@ def _parsed(name: str, uri: str) -> tuple[JobId, int | None]:
 
 
 def _not_trusted(uri: str, error: Exception) -> RecordNotTrustedError:
-    reason = f"another version of Headrace wrote it, or somebody else ({error})"
+    reason = (
+        f"another version of Headrace wrote it, or somebody else ({error}): start that version, or delete the file "
+        "where its job may run again"
+    )
     return RecordNotTrustedError(uri, reason)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from headrace.core.clock import Clock
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError
@@ -47,6 +47,11 @@ def create_metric_registry(settings: Settings, clock: Clock, process_name: str) 
         clock,
         [_create(name, found[name], settings, clock, process_name) for name in _names(settings)],
     )
+
+
+def refuse_unusable_reporters(settings: Settings) -> None:
+    """Raise ConfigurationError for the first reporter that cannot be made with its settings."""
+    create_metric_registry(settings, SystemClock(), "").close()
 
 
 def _of_each(settings: Settings) -> Mapping[str, dict[str, str]]:

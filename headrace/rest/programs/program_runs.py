@@ -30,6 +30,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import DECODE_ERRORS
 from headrace.core.threads import Thread, start_thread
+from headrace.rest.connections import TOKEN_VARIABLE
 from headrace.rest.handler_errors import BadRequestError, UnavailableError
 from headrace.rest.options import REST_ADDRESS, REST_PORT
 from headrace.rest.programs.program_messages import (
@@ -270,7 +271,9 @@ def _said(tail: bytearray, reason: str) -> str:
 def _environment() -> dict[str, str]:
     """Return the environment of a process that has another working folder and finds the same modules."""
     found = [str(Path(entry).resolve()) for entry in sys.path if entry]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+    # A token that the driver was given is for another cluster; this one's is in its connection file.
+    kept = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    return {**kept, "PYTHONPATH": os.pathsep.join(found)}
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

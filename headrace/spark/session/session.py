@@ -30,7 +30,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.core.redaction import without_private_values
-from headrace.metrics.reporters.reporter_setup import create_metric_registry
+from headrace.metrics.reporters.reporter_setup import refuse_unusable_reporters
 from headrace.spark.master import (
     given_by_user,
     given_master,
@@ -239,8 +239,7 @@ def _is_alive(spark: SparkSession) -> bool:
 
 def _create(settings: Settings) -> HostSession:
     refuse_unknown_shuffle_service(settings)
-    # Made for the sake of the checks alone, before Spark is started, which takes long.
-    create_metric_registry(settings, SystemClock(), "")
+    refuse_unusable_reporters(settings)
     named = given_master(settings, os.environ, {})
     if named:
         refuse_unknown_master(named)

@@ -175,6 +175,8 @@ class _WholeLines(io.RawIOBase):
             whole, newline, rest = bytes(content).rpartition(b"\n")
             if newline:
                 self._send(self._begun.pop(writer, b"") + whole + newline, prefix)
+                for ended in [one for one in self._begun if not one[0].is_alive()]:
+                    self._send(self._begun.pop(ended) + b"\n", ended[1])
             if rest:
                 self._begun[writer] = self._begun.get(writer, b"") + rest
         return len(content)
@@ -186,9 +188,9 @@ class _WholeLines(io.RawIOBase):
         with self._lock:
             if not self.closed:
                 try:
-                    while self._begun:
-                        (_, prefix), line = self._begun.popitem()
-                        self._send(line + b"\n" * bool(self._begun), prefix)
+                    for begun in list(self._begun):
+                        line = self._begun.pop(begun)
+                        self._send(line + b"\n" * bool(self._begun), begun[1])
                 finally:
                     super().close()
                     os.close(self._descriptor)

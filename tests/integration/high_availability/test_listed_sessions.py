@@ -1,4 +1,4 @@
-"""What `headrace cluster list` tells of sessions that lead, stand by, and lose their lease and stand by again.
+"""`headrace cluster list` tells of sessions that lead, stand by, and lose their lease and stand by again.
 
 Real processes, signals and files.
 """

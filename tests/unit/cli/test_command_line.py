@@ -243,7 +243,9 @@ def test_a_run_as_json_that_fails_says_why_in_its_document(
 def test_json_of_the_program_is_not_that_of_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for before, answered in ((["--json"], True), ([], False)):
+    python = ["--python-files", "rules.py"]
+    cases = ((["--json"], True), ([], False), ([*python, "--json"], True), (python, False))
+    for before, answered in cases:
         with pytest.raises(SystemExit) as ended:
             main(["run", *before, str(tmp_path / "missing.py"), "--json"])
         told = capsys.readouterr()

@@ -64,21 +64,44 @@ def test_it_takes_flink_s_options_of_python(
     shell: Shell, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = json.loads(shell("info", "--json", str(program)).out)
-    named = shell("info", "--json", "-py", str(program), "--year", "2013")
-    assert named.err == "said by the program ['--year', '2013']\n"
-    assert json.loads(named.out) == plan
+    # Options that look like ours are the program's, behind its name.
+    words = ["--input", "a.csv", "-p", "7", "--json"]
+    named = shell("info", "--json", "-py", str(program), *words)
+    assert (named.err, json.loads(named.out)) == (f"said by the program {words}\n", plan)
     others = ("-pyarch", "a.zip", "-pyreq", "all.txt", "-pyexec", sys.executable)
-    module = program.rename(tmp_path / "program_of_a_module.py")
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    module = program.rename(folder / "program_of_a_module.py")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    of_module = shell("info", "--json", *others, "-pyfs", str(module), "-pym", module.stem)
-    assert json.loads(of_module.out) == plan
+    of_module = shell("info", "--json", *others, "-pyfs", str(module), "-pym", module.stem, *words)
+    assert (of_module.err, json.loads(of_module.out)) == (named.err, plan)
 
 
-def test_an_option_that_it_does_not_know_is_refused_with_the_nearest(shell: Shell) -> None:
-    outcome = shell("info", "--parallelsm", "3", "numbers.py")
-    assert outcome.code == 2
-    assert outcome.err.startswith("error: No such option '--parallelsm'")
-    assert "--parallelism" in outcome.err
+def test_a_program_is_named_once(shell: Shell, program: Path) -> None:
+    outcome = shell("info", "-py", str(program), "-pym", "numbers")
+    assert (outcome.code, outcome.err.splitlines()[0]) == (
+        2,
+        "error: -py and -pym both name the program: give one of them",
+    )
+
+
+def test_a_module_is_looked_for_in_its_folder_and_not_around_it(
+    shell: Shell, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = program.parent / "inside"
+    folder.mkdir()
+    (folder / "program_inside.py").write_text("import sys\nprint(sys.path[:2])\n" + PROGRAM)
+    monkeypatch.chdir(folder)
+    shown = shell("info", "-pym", "program_inside").err.splitlines()[0]
+    assert repr(str(folder)) in shown
+    assert repr(str(folder.parent)) not in shown
+
+
+def test_a_program_s_own_error_of_usage_is_not_ours(shell: Shell, program: Path) -> None:
+    program.write_text("import click\nraise click.UsageError('give a year')\n")
+    outcome = shell("info", str(program))
+    assert outcome.code == 1
+    assert outcome.err.startswith("error: the program failed: UsageError: give a year")
 
 
 def test_json_without_a_program_says_what_is_missing_in_its_document(shell: Shell) -> None:

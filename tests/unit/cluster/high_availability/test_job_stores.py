@@ -1,5 +1,7 @@
 """Job graphs, blobs and results as files: what is there after each step, and what nobody trusts."""
 
+import errno
+import os
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -145,6 +147,30 @@ def test_a_leader_that_writes_late_cannot_end_a_job_that_goes_on(tmp_path: Path)
     assert later.recover().dirty == {job_id(1): entry(1)}
     later.mark_clean(entry(1))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_a_leader_that_is_frozen_within_a_write_without_hard_links_has_ended_the_job_or_never_will(
+    is_published: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, replace, found = results(tmp_path), os.replace, list[JobResultEntry | None]()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "no hard links here")
+
+    def freeze(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        if is_published:
+            replace(source, target)
+        found.append(results(tmp_path).shut_out(job_id(1), [1]))
+        if not is_published:
+            replace(source, target)
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "replace", freeze)
+    assert store.create_dirty(entry(1), 1) is is_published
+    assert found == [entry(1) if is_published else None]
+    assert store.recover().dirty == ({job_id(1): entry(1)} if is_published else {})
 
 
 def test_a_job_that_was_ended_meanwhile_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_notice_is_a_warning_at_once_and_is_kept_with_its_time(world: World) -
     world.notices.tell("restarts", "it restarts")
     assert world.lines == ["it restarts"]
     assert world.log.records[0].levelno == logging.WARNING
-    assert [(one.timestamp_ms, one.text) for one in world.notices.told] == [(1_000, "it restarts")]
+    assert [(one.timestamp_ms, one.text) for one in world.notices.shown] == [(1_000, "it restarts")]
 
 
 def test_names_in_a_notice_make_no_line_of_their_own(world: World) -> None:

@@ -67,6 +67,20 @@ def test_what_a_process_printed_last_is_its_error(module: Callable[[str], None])
     asked(60_000, ask)
 
 
+def test_a_process_has_no_token_that_the_driver_was_given_for_another_cluster(
+    module: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TOKEN", "of another cluster")
+    module("sys.exit(f'token: {os.environ.get(\"HEADRACE_TOKEN\")}')")
+
+    async def ask(runs: ProgramRuns) -> None:
+        with pytest.raises(BadRequestError) as refused:
+            await runs.run(ProgramRequest("job.py"))
+        assert "token: None" in refused.value.texts[1]
+
+    asked(60_000, ask)
+
+
 def test_a_process_that_takes_too_long_is_ended(module: Callable[[str], None]) -> None:
     module("print('still here', flush=True)\nthreading.Event().wait()")
 

@@ -132,6 +132,28 @@ def test_a_line_is_of_one_subtask_which_stands_in_front_but_not_in_the_copy(
     assert copy.read_text().splitlines() == bare
 
 
+ENDED_THREADS = """
+import sys, threading
+from headrace.spark.workers.worker_output import redirect_standard_output
+with redirect_standard_output(sys.argv[1]):
+    for number in range(2):
+        thread = threading.Thread(target=print, args=("begun", number), kwargs={"end": ""})
+        thread.start()
+        thread.join()
+    print("whole")
+    print("the last", end="")
+"""
+
+
+def test_what_threads_have_begun_and_not_ended_comes_with_the_next_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = OutputPipe(tmp_path / "pipe")
+    subprocess.run([sys.executable, "-c", ENDED_THREADS, str(pipe.path)], check=True, timeout=60)
+    pipe.close()
+    assert capsys.readouterr().out == "whole\nbegun 0\nbegun 1\nthe last"
+
+
 def test_the_only_subtask_has_no_number() -> None:
     assert [print_prefix(0, 1), print_prefix(0, 2), print_prefix(11, 12)] == ["", "1> ", "12> "]
 

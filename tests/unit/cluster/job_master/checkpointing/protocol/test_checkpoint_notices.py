@@ -36,7 +36,7 @@ def world(new_world: Callable[[CheckpointCoordinatorConfiguration], World]) -> W
 
 
 def told(world: World) -> list[str]:
-    return [notice.text for notice in world.notices.told]
+    return [notice.text for notice in world.notices.shown]
 
 
 def test_a_checkpoint_that_failed_is_told_with_its_remedy_where_the_job_goes_on(
