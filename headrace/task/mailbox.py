@@ -171,8 +171,11 @@ class MailboxTimers:
         self._sequence += 1
         return timer
 
-    def fire_due(self) -> None:
-        """Run the callbacks that are due now; those they register for now run at the next call."""
+    def fire_due(self, begin: Callable[[], None] | None = None) -> None:
+        """Run the callbacks that are due now; those they register for now run at the next call.
+
+        `begin` is called before each of them.
+        """
         if not self._heap:
             return
         now_ms = self._clock.now_ms()
@@ -181,6 +184,8 @@ class MailboxTimers:
         while heap and heap[0][0] <= now_ms and heap[0][1] < last_sequence:
             _, _, timer = heapq.heappop(heap)
             if not timer.is_cancelled:
+                if begin is not None:
+                    begin()
                 timer.callback(timer.time_ms)
 
     def delay_to_next_ms(self) -> float | None:

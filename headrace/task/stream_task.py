@@ -228,6 +228,10 @@ class StreamTask(ABC):
         self._debloating.start()
         self._stall_watch.start()
 
+    def become_busy(self) -> None:
+        """Count the time from now on as busy, for mails and timers, too, until `process` says what comes then."""
+        self.times.occupy(Occupation.BUSY)
+
     def process(self) -> Progress:
         """Process a batch or a part of one, unless an output is full; account for the time."""
         for index, writer in enumerate(self._writers):
@@ -237,10 +241,10 @@ class StreamTask(ABC):
                 self._edge_times.blame(index)
                 return self._held_up()
         self._edge_times.blame(None)
+        self.become_busy()
         if not self.chain.can_take_input:
-            self.times.occupy(Occupation.BACK_PRESSURED)
+            # It has all that it can have, such as calls that run, and its outputs are not what it waits for.
             return self._held_up()
-        self.times.occupy(Occupation.BUSY)
         progress = self._proceed()
         self._account_for_blocking()
         if progress is Progress.NO_INPUT:

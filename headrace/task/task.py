@@ -293,14 +293,18 @@ class Task:
         return Step.AGAIN
 
     def _run(self) -> Step:
-        for mail in self.mailbox.take_all():
+        stream_task = self._stream_task
+        assert stream_task is not None
+        mails = self.mailbox.take_all()
+        if mails:
+            stream_task.become_busy()
+        for mail in mails:
             mail()
-        self._timers.fire_due()
+        self._timers.fire_due(stream_task.become_busy)
         self.mailbox.forget_wake_ups()
         # Whoever cancelled the task meanwhile woke it for this look, which may have been forgotten with the others.
         self._check_interrupted()
-        assert self._stream_task is not None
-        match self._stream_task.process():
+        match stream_task.process():
             case Progress.MORE:
                 return Step.AGAIN
             case Progress.NO_INPUT | Progress.NO_OUTPUT:

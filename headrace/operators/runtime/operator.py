@@ -164,8 +164,8 @@ class Operator(ABC):
     def can_take_input(self) -> bool:
         """True if the task may feed its chain. Asked of every operator before each default action; cheap.
 
-        While it is False for one, the task counts as back-pressured and goes on with mail, timers and barriers; the
-        operator calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
+        While it is False for one, the task counts as busy and goes on with mail, timers and barriers; the operator
+        calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
         batch of the head may become many on the way.
         """
         return True
