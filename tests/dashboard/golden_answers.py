@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from tests.dashboard.golden_jobs import (
     JOBS,
+    NO_WATERMARK,
     NOW,
     TASK_MANAGERS,
     GoldenJob,
@@ -207,8 +208,11 @@ def _task_metrics(vertex: Vertex) -> dict[str, list[float]]:
         "numRecordsOut": [float(subtask.sent) for subtask in subtasks],
         "mailboxQueueSize": [0.0] * len(subtasks),
     }
-    if not vertex.is_source:
-        values["currentInputWatermark"] = [float(subtask.watermark) for subtask in subtasks]
+    # A gauge is absent before the first watermark, and no fake subtask has one where another has none.
+    if all(subtask.watermark != NO_WATERMARK for subtask in subtasks):
+        watermarks = [float(subtask.watermark) for subtask in subtasks]
+        values |= {} if vertex.is_source else {"currentInputWatermark": watermarks}
+        values |= {"currentOutputWatermark": watermarks} if any(s.sent for s in subtasks) else {}
     return values
 
 
@@ -224,8 +228,10 @@ def vertex_metrics(parts: Sequence[str], query: Query) -> Any:
     if found.is_source:
         operator = re.sub(r"[^A-Za-z0-9_]", "_", found.name.split(" -> ")[0])
         for index, subtask in enumerate(found.subtasks):
-            values[f"{index}.{operator}.currentOutputWatermark"] = subtask.watermark
             values[f"{index}.{operator}.sourceIdleTime"] = subtask.idle_ms
+            if subtask.watermark == NO_WATERMARK:
+                continue
+            values[f"{index}.{operator}.currentOutputWatermark"] = subtask.watermark
             if subtask.split:
                 name = f"{index}.{operator}.split.{subtask.split}.watermark.currentWatermark"
                 values[name] = subtask.watermark

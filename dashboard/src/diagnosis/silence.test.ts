@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { NO_WATERMARK } from "../model/format";
-import { findSilence, standingText, WatermarkClock, watermarkKey, type SilenceFacts, type SourceSubtask } from "./silence";
+import { findSilence, standingText, WatermarkClock, watermarkKey, type SilenceFacts, type SubtaskWatermarks } from "./silence";
 import { aJob, aVertex, spread } from "./testing";
 
 const source = aVertex("source", { inputs: [], writeRecords: 100, parallelism: 2 });
@@ -11,18 +10,28 @@ const NOW = 1_000_000;
 const checkpoints = { intervalMs: 10_000, completed: 9, failed: 0, lastCompletedAt: NOW - 4_000, lastFailure: null };
 
 function facts(more: Partial<SilenceFacts> = {}): SilenceFacts {
-  return { ...aJob([source, window, sink]), sources: [], standing: new Map(), checkpoints, now: NOW, ...more };
+  return { ...aJob([source, window, sink]), watermarks: [], standing: new Map(), checkpoints, now: NOW, ...more };
 }
 
-function aSource(subtask: number, more: Partial<SourceSubtask>): SourceSubtask {
-  return { vertexId: "source", subtask, outputWatermark: null, idleMs: null, splits: [], ...more };
+/** A subtask as real answers tell of it: a watermark that there is none of yet is not among its metrics. */
+function aSource(subtask: number, more: Partial<SubtaskWatermarks>): SubtaskWatermarks {
+  const none = { inputWatermark: null, outputWatermark: null, begun: 400_000, idleMs: null, splits: [] };
+  return { vertexId: "source", subtask, ...none, ...more };
+}
+
+function of(vertexId: string, subtask: number, input: number | null, output: number | null): SubtaskWatermarks {
+  return aSource(subtask, { vertexId, inputWatermark: input, outputWatermark: output });
+}
+
+function held(found: ReturnType<typeof findSilence>) {
+  return found.filter((each) => each.kind === "watermark");
 }
 
 describe("findSilence", () => {
   it("names the subtask and the split that hold the watermark back, and since when", () => {
     const [first] = findSilence(
       facts({
-        sources: [
+        watermarks: [
           aSource(0, { outputWatermark: 900_000 }),
           aSource(1, {
             outputWatermark: 600_000,
@@ -55,7 +64,7 @@ describe("findSilence", () => {
   it("says at least, where the watermark stood already when the page was opened", () => {
     const [first] = findSilence(
       facts({
-        sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 1_000 })],
+        watermarks: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 1_000 })],
         standing: new Map([[watermarkKey("source", 1), { since: NOW - 90_000, exact: false }]]),
       }),
     );
@@ -65,7 +74,7 @@ describe("findSilence", () => {
   it("tells an input that is behind and moves from one that stands", () => {
     const [first] = findSilence(
       facts({
-        sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 600_000 })],
+        watermarks: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 600_000 })],
         standing: new Map([[watermarkKey("source", 1), { since: NOW - 1_000, exact: true }]]),
       }),
     );
@@ -77,19 +86,18 @@ describe("findSilence", () => {
   it("takes the time of the last record where the source tells it", () => {
     const found = findSilence(
       facts({
-        sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: NO_WATERMARK, idleMs: 240_000 })],
+        watermarks: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 100_000, idleMs: 240_000 })],
       }),
     );
-    const held = found.find((each) => each.kind === "watermark");
-    expect(held?.since).toEqual({ since: NOW - 240_000, exact: true });
-    expect(held?.text).toContain("It has sent no watermark.");
-    expect(held?.since && standingText(held.since, NOW)).toMatch(/^Since 1970-01-01 .*, 4 min ago\.$/);
+    const cause = held(found)[0];
+    expect(cause?.since).toEqual({ since: NOW - 240_000, exact: true });
+    expect(cause?.since && standingText(cause.since, NOW)).toMatch(/^Since 1970-01-01 .*, 4 min ago\.$/);
     expect(found.find((each) => each.kind === "idle-source")?.weight).toBe("hint");
   });
 
   it("blames no input where all are about equally far", () => {
     const found = findSilence(
-      facts({ sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 899_000 })] }),
+      facts({ watermarks: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 899_000 })] }),
     );
     expect(found.map((each) => each.kind)).toEqual(["checkpoint"]);
     expect(found[0]?.weight).toBe("fact");
@@ -97,22 +105,104 @@ describe("findSilence", () => {
 
   it("does not count a source that has ended", () => {
     const found = findSilence(
-      facts({ sources: [aSource(0, { outputWatermark: Number("9223372036854775807") }), aSource(1, { outputWatermark: 5_000 })] }),
+      facts({ watermarks: [aSource(0, { outputWatermark: Number("9223372036854775807") }), aSource(1, { outputWatermark: 5_000 })] }),
     );
     expect(found.filter((each) => each.kind === "watermark")).toEqual([]);
   });
 
-  it("hints that there is no event time where no source has a watermark", () => {
-    const found = findSilence(facts({ sources: [aSource(0, { outputWatermark: NO_WATERMARK })] }));
-    expect(found[0]?.kind).toBe("no-watermark");
-    expect(found[0]?.weight).toBe("hint");
+  it("hints that there is no event time where no subtask has a watermark", () => {
+    const found = findSilence(facts({ watermarks: [aSource(0, {}), of("window", 0, null, null), of("sink", 0, null, null)] }));
+    expect([found[0]?.kind, found[0]?.weight]).toEqual(["no-watermark", "hint"]);
   });
 
-  it("names a vertex without a watermark where sources tell none", () => {
-    const early = aVertex("early", { inputs: ["source"], readRecords: 9, writeRecords: 9, watermark: { ...spread(5_000), min: 5_000 } });
-    const late = aVertex("late", { inputs: ["source"], readRecords: 9, writeRecords: 9, watermark: { ...spread(NO_WATERMARK), min: NO_WATERMARK } });
-    const found = findSilence(facts({ vertices: [source, early, late, aVertex("sink", { inputs: ["early", "late"] })] }));
-    expect(found[0]?.title).toBe("No watermark has reached “late”");
+  it("names a subtask that has never sent a watermark, since its start", () => {
+    const watermarks = [aSource(0, { outputWatermark: 900_000 }), aSource(1, {}), of("window", 0, null, null)];
+    const [first] = findSilence(facts({ watermarks }));
+    expect(first?.title).toBe("The watermark is held back by subtask 1 of “source”");
+    expect(first?.text).toContain("It has sent no watermark. “window” waits for it.");
+    expect([first?.weight, first?.since]).toEqual(["cause", { since: 400_000, exact: true }]);
+  });
+
+  it("takes an input without a watermark for a hint where the receiver sends records all the same", () => {
+    const watermarks = [aSource(0, { outputWatermark: 900_000 }), aSource(1, {}), of("window", 0, null, null)];
+    const sends = { ...window, recordsOut: { ...spread(9), sum: 9 } };
+    expect(held(findSilence(facts({ vertices: [source, sends, sink], watermarks })))[0]?.weight).toBe("hint");
+  });
+
+  it.each([
+    ["stands at an old watermark", 1_000],
+    ["has never sent one", null],
+  ])("blames no idle subtask which %s and that the receiver has passed", (_, outputWatermark) => {
+    const watermarks = [
+      aSource(0, { outputWatermark: 900_000 }),
+      aSource(1, { outputWatermark, idleMs: 300_000 }),
+      of("window", 0, 900_000, 900_000),
+    ];
+    expect(held(findSilence(facts({ watermarks })))).toEqual([]);
+  });
+
+  it("blames no idle subtask of a forward edge where a vertex further behind has passed it", () => {
+    const watermarks = [
+      aSource(0, { outputWatermark: 900_000 }),
+      aSource(1, { outputWatermark: 1_000 }),
+      of("window", 0, 900_000, 900_000),
+      of("window", 1, 1_000, 1_000),
+      of("sink", 0, 900_000, null),
+    ];
+    expect(held(findSilence(facts({ watermarks })))).toEqual([]);
+  });
+
+  it("does not compare pipelines that never meet", () => {
+    const other = aVertex("other", { writeRecords: 9 });
+    const vertices = [source, other, window, aVertex("end", { inputs: ["other"] }), sink];
+    const watermarks = [
+      aSource(0, { outputWatermark: 900_000 }),
+      of("other", 0, null, 5_000),
+      of("window", 0, 900_000, 900_000),
+      of("end", 0, 5_000, null),
+      of("sink", 0, 900_000, null),
+    ];
+    expect(held(findSilence(facts({ vertices, watermarks })))).toEqual([]);
+  });
+
+  it("names the subtask behind an exchange that assigns no watermark while another one does", () => {
+    const assigner = aVertex("assigner", { inputs: ["source"], readRecords: 9, writeRecords: 9, parallelism: 2 });
+    const vertices = [source, assigner, { ...window, inputs: ["assigner"] }, sink];
+    const watermarks = [
+      aSource(0, {}),
+      of("assigner", 0, null, 900_000),
+      of("assigner", 1, null, null),
+      of("window", 0, null, null),
+      of("sink", 0, null, null),
+    ];
+    const found = held(findSilence(facts({ vertices, watermarks })));
+    expect(found.map((each) => [each.vertexId, each.subtask])).toEqual([["assigner", 1]]);
+  });
+
+  it("follows the channel that is behind to the source's subtask that it comes from", () => {
+    const right = aVertex("right", { writeRecords: 9 });
+    const map = aVertex("map", { inputs: ["source"], readRecords: 9, writeRecords: 9 });
+    const vertices = [source, right, map, { ...window, inputs: ["map", "right"] }, sink];
+    const watermarks = [
+      aSource(0, { outputWatermark: 700_000 }),
+      aSource(1, { outputWatermark: 700_500 }),
+      of("right", 0, null, 900_000),
+      of("map", 0, 700_000, 700_000),
+      of("window", 0, 700_000, 700_000),
+      of("sink", 0, 700_000, null),
+    ];
+    const found = held(findSilence(facts({ vertices, watermarks })));
+    expect(found.map((each) => [each.vertexId, each.subtask])).toEqual([["source", 0]]);
+  });
+
+  it("names the split of one subtask, and no idle one that the subtask has passed", () => {
+    const splits = [{ id: "orders-3", watermark: 900_000 }, { id: "orders-7", watermark: 600_000 }];
+    const only = (outputWatermark: number) =>
+      held(findSilence(facts({ watermarks: [aSource(0, { outputWatermark, splits })] })));
+    expect(only(600_000).map((each) => each.title)).toEqual([
+      "The watermark is held back by subtask 0, split orders-7 of “source”",
+    ]);
+    expect(only(900_000)).toEqual([]);
   });
 
   it("says that a source has read nothing, and since when the job runs", () => {
@@ -126,7 +216,7 @@ describe("findSilence", () => {
   });
 
   it("says since when a source reads nothing any more", () => {
-    const found = findSilence(facts({ sources: [aSource(0, { idleMs: 60_000 }), aSource(1, { idleMs: 30_000 })] }));
+    const found = findSilence(facts({ watermarks: [aSource(0, { idleMs: 60_000 }), aSource(1, { idleMs: 30_000 })] }));
     expect(found[0]?.title).toBe("“source” reads nothing any more");
     expect(found[0]?.text).toBe("All its subtasks wait for records; subtask 0 has waited longest.");
     expect([found[0]?.subtask, found[0]?.since]).toEqual([0, { since: NOW - 60_000, exact: true }]);

@@ -3,17 +3,21 @@
  * the watermark back and since when, and whether sinks wait for a checkpoint.
  */
 
-import { count, duration, LAST_WATERMARK, NO_WATERMARK, plural, time, watermark } from "../model/format";
+import { count, duration, LAST_WATERMARK, plural, time, watermark } from "../model/format";
 import { isSource, quoted, successors, type JobFacts, type VertexFacts } from "./facts";
 import { BACK_PRESSURED_MS } from "./slowness";
 
-/** What a subtask of a source says of itself. */
-export interface SourceSubtask {
+/** Event time of a running subtask, and of the splits that it reads. */
+export interface SubtaskWatermarks {
   vertexId: string;
   subtask: number;
-  /** Null where it reports none. */
+  /** Null before the first one: the metric is not there until then. */
+  inputWatermark: number | null;
+  /** Null before the first one, and where nothing receives from this vertex. */
   outputWatermark: number | null;
-  /** Milliseconds since it emitted the last record. */
+  /** When it began to run; null where nobody asked. */
+  begun: number | null;
+  /** Milliseconds since a source's subtask emitted the last record. */
   idleMs: number | null;
   splits: readonly { id: string; watermark: number | null }[];
 }
@@ -33,8 +37,9 @@ export interface CheckpointFacts {
 }
 
 export interface SilenceFacts extends JobFacts {
-  sources: readonly SourceSubtask[];
-  /** Since when the output watermark of a source's subtask stands, by `watermarkKey`. */
+  /** Subtasks whose watermarks are known, of any vertex. */
+  watermarks: readonly SubtaskWatermarks[];
+  /** Since when the output watermark of a subtask stands, by `watermarkKey`. */
   standing: ReadonlyMap<string, Standing>;
   /** Null where checkpointing is off. */
   checkpoints: CheckpointFacts | null;
@@ -160,7 +165,7 @@ function silentSources(facts: SilenceFacts): Finding[] {
       found.push(finding("no-input", "cause", `${quoted(vertex)} has sent nothing yet`, text, { vertexId: vertex.id, since }));
       continue;
     }
-    const own = facts.sources.filter((each) => each.vertexId === vertex.id);
+    const own = facts.watermarks.filter((each) => each.vertexId === vertex.id);
     const silent = own.filter((each) => (each.idleMs ?? 0) >= SILENT_MS);
     if (silent.length === 0) {
       continue;
@@ -186,66 +191,137 @@ function silentSources(facts: SilenceFacts): Finding[] {
   return found;
 }
 
+/**
+ * Names what holds back the watermark of each vertex that receives: the channel with the least watermark, where the
+ * vertex has not passed it and another of its channels is far ahead. Inputs that never meet are not compared.
+ */
 function heldBackWatermark(facts: SilenceFacts): Finding[] {
-  const running = facts.sources.filter(
-    (each) => each.outputWatermark !== null && each.outputWatermark < LAST_WATERMARK,
+  const found = new Map<string, Finding>();
+  for (const receiver of facts.vertices) {
+    const channels = channelsInto(facts, receiver);
+    const holder = leastOf(channels);
+    if (holder === null) {
+      continue;
+    }
+    const most = Math.max(...channels.map((each) => each.outputWatermark ?? -Infinity));
+    const isBehind = most - (holder.outputWatermark ?? -Infinity) >= HELD_BACK_MS;
+    if (isBehind && most > -Infinity && !isPassed(facts, receiver, holder.outputWatermark)) {
+      const origin = originOf(facts, holder);
+      found.set(watermarkKey(origin.vertexId, origin.subtask), heldBackBy(facts, receiver, origin, most));
+    }
+  }
+  for (const subtask of facts.watermarks) {
+    const key = watermarkKey(subtask.vertexId, subtask.subtask);
+    const ahead = Math.max(...subtask.splits.map((each) => each.watermark ?? -Infinity));
+    const split = leastSplit(subtask);
+    // An idle split does not count, so the subtask's watermark passes that of the split.
+    const isHeld = split !== null && (subtask.outputWatermark ?? -Infinity) <= (split.watermark ?? -Infinity);
+    if (!found.has(key) && isHeld && ahead > -Infinity && ahead - (split.watermark ?? -Infinity) >= HELD_BACK_MS) {
+      found.set(key, heldBackBy(facts, null, subtask, ahead));
+    }
+  }
+  return found.size > 0 ? [...found.values()] : withoutEventTime(facts);
+}
+
+/** The subtasks whose watermarks a vertex combines: those of its inputs that have not come to their end. */
+function channelsInto(facts: SilenceFacts, receiver: VertexFacts): SubtaskWatermarks[] {
+  return facts.watermarks.filter(
+    (each) => receiver.inputs.includes(each.vertexId) && (each.outputWatermark ?? -Infinity) < LAST_WATERMARK,
   );
-  if (running.length === 0) {
-    return withoutSourceWatermarks(facts);
+}
+
+function leastOf(subtasks: readonly SubtaskWatermarks[]): SubtaskWatermarks | null {
+  return subtasks.reduce<SubtaskWatermarks | null>(
+    (least, each) =>
+      least === null || (each.outputWatermark ?? -Infinity) < (least.outputWatermark ?? -Infinity) ? each : least,
+    null,
+  );
+}
+
+/** Whether a vertex, or one behind it, is past a watermark in all its subtasks: whoever stands there is idle. */
+function isPassed(facts: SilenceFacts, receiver: VertexFacts, value: number | null): boolean {
+  const next = successors(facts);
+  const reached = new Set([receiver]);
+  for (const vertex of reached) {
+    const received = facts.watermarks.filter((each) => each.vertexId === vertex.id).map((each) => each.inputWatermark);
+    if (received.length > 0 && received.every((each) => each !== null && (value === null || each > value))) {
+      return true;
+    }
+    for (const successor of next.get(vertex.id) ?? []) {
+      reached.add(successor);
+    }
   }
-  const values = running.map((each) => each.outputWatermark as number);
-  if (values.every((value) => value <= NO_WATERMARK)) {
-    const text =
-      "No source has sent a watermark: event-time windows and timers do not fire. A job without event time needs none; " +
-      "one with it needs a watermark strategy, and records that carry times.";
-    return [finding("no-watermark", "hint", "There is no event time yet", text, {})];
-  }
-  const holder = running.reduce((a, b) => ((b.outputWatermark as number) < (a.outputWatermark as number) ? b : a));
-  const lowest = holder.outputWatermark as number;
-  const behind = Math.max(...values) - lowest;
-  if (behind < HELD_BACK_MS) {
-    return [];
-  }
+  return false;
+}
+
+/** Follows a watermark against the stream to the subtask that it comes from, or that has never sent one. */
+function originOf(facts: SilenceFacts, holder: SubtaskWatermarks): SubtaskWatermarks {
   const vertex = facts.vertices.find((each) => each.id === holder.vertexId);
-  const split = [...holder.splits]
-    .filter((each) => each.watermark !== null)
-    .sort((a, b) => (a.watermark as number) - (b.watermark as number))[0];
+  if (vertex === undefined || isSource(vertex) || assignsWatermarks(facts, vertex)) {
+    return holder;
+  }
+  const before = leastOf(channelsInto(facts, vertex));
+  const follows = before !== null && (before.outputWatermark ?? -Infinity) <= (holder.inputWatermark ?? -Infinity);
+  return follows ? originOf(facts, before) : holder;
+}
+
+/** Whether a vertex sends watermarks that it has not received: its event time begins in it. */
+function assignsWatermarks(facts: SilenceFacts, vertex: VertexFacts): boolean {
+  return facts.watermarks.some(
+    (each) =>
+      each.vertexId === vertex.id &&
+      (each.outputWatermark ?? -Infinity) > (each.inputWatermark ?? -Infinity) &&
+      (each.outputWatermark ?? LAST_WATERMARK) < LAST_WATERMARK,
+  );
+}
+
+function leastSplit(subtask: SubtaskWatermarks): { id: string; watermark: number | null } | null {
+  const ordered = [...subtask.splits].sort((a, b) => (a.watermark ?? -Infinity) - (b.watermark ?? -Infinity));
+  return ordered[0] ?? null;
+}
+
+/** Says who holds a watermark back; `receiver` is null where it is known of splits of one subtask alone. */
+function heldBackBy(facts: SilenceFacts, receiver: VertexFacts | null, holder: SubtaskWatermarks, most: number): Finding {
+  const vertex = facts.vertices.find((each) => each.id === holder.vertexId);
+  const split = leastSplit(holder);
+  const where = `subtask ${holder.subtask}${split === null ? "" : `, split ${split.id}`} of ${vertex === undefined ? holder.vertexId : quoted(vertex)}`;
+  const title = `The watermark is held back by ${where}`;
+  const name = { vertexId: holder.vertexId, subtask: holder.subtask };
+  const advice =
+    "Windows fire with the slowest input. If this one has no records, " +
+    "tell the watermark strategy with with_idleness after how long it no longer counts.";
+  const lowest = holder.outputWatermark;
+  if (lowest === null) {
+    const begun = holder.begun ?? facts.timestamps.RUNNING ?? 0;
+    const since = begun > 0 ? { since: begun, exact: true } : null;
+    const waits = receiver === null ? "" : ` ${quoted(receiver)} waits for it.`;
+    // Records that leave the receiver need no event time.
+    const weight = (receiver?.recordsOut.sum ?? 0) > 0 ? "hint" : "cause";
+    return finding("watermark", weight, title, `It has sent no watermark.${waits} ${advice}`, { ...name, since });
+  }
   const since =
     holder.idleMs !== null && holder.idleMs >= SILENT_MS
       ? { since: facts.now - holder.idleMs, exact: true }
       : (facts.standing.get(watermarkKey(holder.vertexId, holder.subtask)) ?? null);
-  const where = `subtask ${holder.subtask}${split === undefined ? "" : `, split ${split.id},`} of ${vertex === undefined ? holder.vertexId : quoted(vertex)}`;
   const moves = since !== null && since.exact && facts.now - since.since < MOVES_MS;
-  const stands = lowest <= NO_WATERMARK ? "has sent no watermark" : `stands at ${watermark(lowest)}`;
-  const distance = lowest <= NO_WATERMARK ? "" : `, ${duration(behind)} behind the most advanced input`;
-  return [
-    finding(
-      "watermark",
-      "cause",
-      `The watermark is held back by ${where.replace(/,( of)/, "$1")}`,
-      moves
-        ? `It is at ${watermark(lowest)}${distance}, and moves: it reads older records than the others. Windows fire with the slowest input.`
-        : `It ${stands}${distance}. Windows fire with the slowest input. If this one has no records, ` +
-            "tell the watermark strategy with with_idleness after how long it no longer counts.",
-      { vertexId: holder.vertexId, subtask: holder.subtask, since: moves ? null : since },
-    ),
-  ];
+  const distance = `${duration(most - lowest)} behind the most advanced input`;
+  const text = moves
+    ? `It is at ${watermark(lowest)}, ${distance}, and moves: it reads older records than the others. Windows fire with the slowest input.`
+    : `It stands at ${watermark(lowest)}, ${distance}. ${advice}`;
+  return finding("watermark", "cause", title, text, { ...name, since: moves ? null : since });
 }
 
-/** Where sources report no watermark of their own, what their receivers have tells which input has none. */
-function withoutSourceWatermarks(facts: SilenceFacts): Finding[] {
-  const behind = facts.vertices.filter(
-    (vertex) => !isSource(vertex) && vertex.watermark.min !== null && vertex.watermark.min <= NO_WATERMARK,
-  );
-  const advanced = facts.vertices.filter(
-    (vertex) => vertex.watermark.max !== null && vertex.watermark.max > NO_WATERMARK && vertex.watermark.max < LAST_WATERMARK,
-  );
-  const first = behind[0];
-  if (first === undefined || advanced.length === 0) {
+/** Says that no subtask which sends to another one has a watermark yet. */
+function withoutEventTime(facts: SilenceFacts): Finding[] {
+  const channels = facts.vertices.flatMap((vertex) => channelsInto(facts, vertex));
+  const hasSome = facts.watermarks.some((each) => each.outputWatermark !== null || each.inputWatermark !== null);
+  if (channels.length === 0 || hasSome) {
     return [];
   }
-  const text = "Another vertex has one: an input of this one sends none, so its windows do not fire.";
-  return [finding("watermark", "cause", `No watermark has reached ${quoted(first)}`, text, { vertexId: first.id })];
+  const text =
+    "No source has sent a watermark: event-time windows and timers do not fire. A job without event time needs none; " +
+    "one with it needs a watermark strategy, and records that carry times.";
+  return [finding("no-watermark", "hint", "There is no event time yet", text, {})];
 }
 
 function whereRecordsStop(facts: SilenceFacts): Finding[] {

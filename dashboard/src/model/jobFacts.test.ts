@@ -1,22 +1,24 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import type { Job } from "../types";
-import { ASKED_MAX, checkpointFacts, loadLive, sourceSubtasks, vertexFacts, wholeLife } from "./jobFacts";
+import { ASKED_MAX, checkpointFacts, loadLive, subtaskWatermarks, vertexFacts, wholeLife } from "./jobFacts";
 import { VertexRates } from "./VertexRates";
 
-describe("sourceSubtasks", () => {
-  it("puts watermarks, idle time and splits together by subtask, in order", () => {
-    const found = sourceSubtasks("v", [
-      { id: "1.Source__orders.currentOutputWatermark", value: "500" },
-      { id: "1.Map.currentOutputWatermark", value: "400" },
-      { id: "0.currentOutputWatermark", value: "-9223372036854775808" },
+describe("subtaskWatermarks", () => {
+  it("puts watermarks, idle time and splits together by running subtask, in order", () => {
+    // A task without a watermark has no metric of one, as Gauge.snapshot leaves out what is not known yet.
+    const begun = new Map([[1, 70], [0, 60]]);
+    const found = subtaskWatermarks("v", begun, [
+      { id: "1.currentOutputWatermark", value: "400" },
+      { id: "1.currentInputWatermark", value: "450" },
       { id: "0.Source__orders.sourceIdleTime", value: "61000" },
       { id: "1.Source__orders.split.orders-3.watermark.currentWatermark", value: "500" },
-      { id: "1.numRecordsOut", value: "12" },
+      { id: "2.currentOutputWatermark", value: "9223372036854775807" },
     ]);
+    const none = { inputWatermark: null, outputWatermark: null, splits: [] };
     expect(found).toEqual([
-      { vertexId: "v", subtask: 0, outputWatermark: Number("-9223372036854775808"), idleMs: 61000, splits: [] },
-      { vertexId: "v", subtask: 1, outputWatermark: 400, idleMs: null, splits: [{ id: "orders-3", watermark: 500 }] },
+      { vertexId: "v", subtask: 0, begun: 60, ...none, idleMs: 61000 },
+      { vertexId: "v", subtask: 1, begun: 70, inputWatermark: 450, outputWatermark: 400, idleMs: null, splits: [{ id: "orders-3", watermark: 500 }] },
     ]);
   });
 });

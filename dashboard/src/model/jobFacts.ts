@@ -2,7 +2,7 @@
 
 import * as api from "../api";
 import { UNKNOWN, type CheckpointPhases, type Spread, type SubtaskFacts, type VertexFacts } from "../diagnosis/facts";
-import type { CheckpointFacts, SourceSubtask } from "../diagnosis/silence";
+import type { CheckpointFacts, SubtaskWatermarks } from "../diagnosis/silence";
 import {
   TERMINAL,
   type AggregatedMetric,
@@ -210,57 +210,79 @@ export async function loadPhases(
   });
 }
 
-const SOURCE_METRIC = /^(\d+)\.(?:(.*)\.)?(currentOutputWatermark|sourceIdleTime)$/;
+const TASK_METRIC = /^(\d+)\.(currentInputWatermark|currentOutputWatermark)$/;
+const IDLE_METRIC = /^(\d+)\.(?:.*\.)?sourceIdleTime$/;
 const SPLIT_METRIC = /^(\d+)\.(?:.*\.)?split\.(.+)\.watermark\.currentWatermark$/;
-/** Metrics of a source that are read in one round. */
-const SOURCE_METRICS_MAX = 400;
+/** Metrics of a vertex that are read in one round. */
+const WATERMARK_METRICS_MAX = 400;
 
-/** What the subtasks of the sources tell of their watermarks and of their splits. */
-export async function loadSources(job: Job, vertices: readonly VertexFacts[], signal: AbortSignal): Promise<SourceSubtask[]> {
-  const sources = vertices.filter((vertex) => vertex.inputs.length === 0 && (vertex.tasks.RUNNING ?? 0) > 0);
-  const found = await inTurns(sources.slice(0, DETAILED_MAX), PARALLEL, async (source) => {
-    const all = await api.vertexMetrics(job.jid, source.id, undefined, signal);
-    const names = all.map((metric) => metric.id).filter((id) => SOURCE_METRIC.test(id) || SPLIT_METRIC.test(id));
-    if (names.length === 0) {
-      return [];
-    }
+/**
+ * What running subtasks tell of their watermarks, and sources of their splits: any vertex may assign watermarks.
+ *
+ * A task's metrics of watermarks are absent before the first one, so that each running subtask has an entry.
+ */
+export async function loadWatermarks(
+  job: Job,
+  vertices: readonly VertexFacts[],
+  signal: AbortSignal,
+): Promise<SubtaskWatermarks[]> {
+  const running = vertices.filter((vertex) => (vertex.tasks.RUNNING ?? 0) > 0).slice(0, DETAILED_MAX);
+  const found = await inTurns(running, PARALLEL, async (vertex) => {
+    const all = await api.vertexMetrics(job.jid, vertex.id, undefined, signal);
+    const ids = all.map((metric) => metric.id);
+    const names = [
+      ...ids.filter((id) => TASK_METRIC.test(id)),
+      ...ids.filter((id) => vertex.inputs.length === 0 && (IDLE_METRIC.test(id) || SPLIT_METRIC.test(id))),
+    ];
     const values: MetricValue[] = [];
-    for (const part of chunks(names.slice(0, SOURCE_METRICS_MAX), 50)) {
-      values.push(...(await api.vertexMetrics(job.jid, source.id, part, signal)));
+    for (const part of chunks(names.slice(0, WATERMARK_METRICS_MAX), 50)) {
+      values.push(...(await api.vertexMetrics(job.jid, vertex.id, part, signal)));
     }
-    return sourceSubtasks(source.id, values);
+    // What is left out of a very wide vertex is not taken for a watermark that is missing.
+    const unasked = new Set(names.slice(WATERMARK_METRICS_MAX).map((id) => Number.parseInt(id, 10)));
+    const details = await api.vertex(job.jid, vertex.id, signal);
+    const begun = new Map(
+      details.subtasks
+        .filter((attempt) => attempt.status === "RUNNING" && !unasked.has(attempt.subtask))
+        .map((attempt) => [attempt.subtask, attempt["start-time"]]),
+    );
+    return subtaskWatermarks(vertex.id, begun, values);
   });
   return found.flat();
 }
 
-/** Puts a source's metrics together by subtask: of a chain the watermark of the last operator, which is the least. */
-export function sourceSubtasks(vertexId: string, values: readonly MetricValue[]): SourceSubtask[] {
-  const found = new Map<number, { outputWatermark: number | null; idleMs: number | null; splits: { id: string; watermark: number | null }[] }>();
-  const of = (subtask: string) => {
-    const index = Number(subtask);
-    const entry = found.get(index) ?? { outputWatermark: null, idleMs: null, splits: [] };
-    found.set(index, entry);
-    return entry;
-  };
+/** Puts a vertex's metrics together by subtask; `begun` has when each running one started. */
+export function subtaskWatermarks(
+  vertexId: string,
+  begun: ReadonlyMap<number, number>,
+  values: readonly MetricValue[],
+): SubtaskWatermarks[] {
+  const found = new Map(
+    [...begun].map(([subtask, at]) => {
+      const splits: { id: string; watermark: number | null }[] = [];
+      const nothing = { inputWatermark: null as number | null, outputWatermark: null as number | null, idleMs: null as number | null };
+      return [subtask, { vertexId, subtask, begun: at > 0 ? at : null, ...nothing, splits }];
+    }),
+  );
   for (const { id, value } of values) {
+    const entry = found.get(Number.parseInt(id, 10));
     const parsed = number(value);
+    if (entry === undefined) {
+      continue;
+    }
     const split = SPLIT_METRIC.exec(id);
+    const own = TASK_METRIC.exec(id);
     if (split !== null) {
-      of(split[1] ?? "0").splits.push({ id: split[2] ?? "", watermark: parsed });
-      continue;
-    }
-    const own = SOURCE_METRIC.exec(id);
-    if (own === null || parsed === null) {
-      continue;
-    }
-    const entry = of(own[1] ?? "0");
-    if (own[3] === "sourceIdleTime") {
+      entry.splits.push({ id: split[2] ?? "", watermark: parsed });
+    } else if (IDLE_METRIC.test(id)) {
       entry.idleMs = parsed;
-    } else {
-      entry.outputWatermark = entry.outputWatermark === null ? parsed : Math.min(entry.outputWatermark, parsed);
+    } else if (own?.[2] === "currentInputWatermark") {
+      entry.inputWatermark = parsed;
+    } else if (own !== null) {
+      entry.outputWatermark = parsed;
     }
   }
-  return [...found].sort(([a], [b]) => a - b).map(([subtask, entry]) => ({ vertexId, subtask, ...entry }));
+  return [...found.values()].sort((a, b) => a.subtask - b.subtask);
 }
 
 export function checkpointFacts(statistics: CheckpointingStatistics | null, intervalMs: number | null): CheckpointFacts | null {

@@ -7,8 +7,9 @@ import * as api from "../../api";
 import { Empty, Panel, Waiting } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
 import { findSilence, standingText, WatermarkClock, watermarkKey, type SilenceFacts } from "../../diagnosis/silence";
+import { isSource } from "../../diagnosis/facts";
 import { duration, watermark } from "../../model/format";
-import { checkpointFacts, loadLive, loadSources, vertexFacts } from "../../model/jobFacts";
+import { checkpointFacts, loadLive, loadWatermarks, vertexFacts } from "../../model/jobFacts";
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
 import type { Job } from "../../types";
@@ -19,13 +20,13 @@ import { runningKey } from "./useLive";
 async function load(job: Job, rates: VertexRates, clock: WatermarkClock, signal: AbortSignal): Promise<SilenceFacts> {
   const facts = { state: job.state, now: job.now, timestamps: job.timestamps };
   if (job.state !== "RUNNING") {
-    return { ...facts, vertices: vertexFacts(job, new Map()), sources: [], standing: new Map(), checkpoints: null };
+    return { ...facts, vertices: vertexFacts(job, new Map()), watermarks: [], standing: new Map(), checkpoints: null };
   }
   const vertices = vertexFacts(job, await loadLive(job, rates, signal));
-  const sources = await loadSources(job, vertices, signal);
-  for (const source of sources) {
-    if (source.outputWatermark !== null) {
-      clock.observe(watermarkKey(source.vertexId, source.subtask), source.outputWatermark, job.now);
+  const watermarks = await loadWatermarks(job, vertices, signal);
+  for (const subtask of watermarks) {
+    if (subtask.outputWatermark !== null) {
+      clock.observe(watermarkKey(subtask.vertexId, subtask.subtask), subtask.outputWatermark, job.now);
     }
   }
   const statistics = await api.checkpoints(job.jid, signal);
@@ -33,7 +34,7 @@ async function load(job: Job, rates: VertexRates, clock: WatermarkClock, signal:
   return {
     ...facts,
     vertices,
-    sources,
+    watermarks,
     standing: clock.standing(),
     checkpoints: checkpointFacts(statistics, configuration?.interval ?? null),
   };
@@ -49,6 +50,11 @@ export function SilencePage({ job, rates }: JobProps): JSX.Element {
     return <Waiting what="Following the records" failed={polled.failed} />;
   }
   const findings = findSilence(facts);
+  const begins = new Set([
+    ...facts.vertices.filter(isSource).map((vertex) => vertex.id),
+    ...findings.filter((each) => each.kind === "watermark").map((each) => each.vertexId),
+  ]);
+  const shown = facts.watermarks.filter((each) => begins.has(each.vertexId));
   const names = new Map(facts.vertices.map((vertex) => [vertex.id, vertex.name]));
   return (
     <>
@@ -74,15 +80,15 @@ export function SilencePage({ job, rates }: JobProps): JSX.Element {
           ))}
         </ol>
       </Panel>
-      {facts.sources.length === 0 ? null : (
-        <Panel title="Event time of the sources">
+      {shown.length === 0 ? null : (
+        <Panel title="Event time where it begins">
           <DataTable
-            caption="Watermarks by subtask of a source, the furthest behind first"
-            rows={facts.sources}
+            caption="Watermarks by subtask, the furthest behind first"
+            rows={shown}
             rowKey={(row) => watermarkKey(row.vertexId, row.subtask)}
             sort={{ column: 2, descending: false }}
             columns={[
-              { title: "source", wraps: true, cell: (row) => names.get(row.vertexId) ?? row.vertexId, order: (row) => names.get(row.vertexId) ?? "" },
+              { title: "vertex", wraps: true, cell: (row) => names.get(row.vertexId) ?? row.vertexId, order: (row) => names.get(row.vertexId) ?? "" },
               { title: "subtask", cell: (row) => row.subtask, order: (row) => row.subtask, numeric: true },
               { title: "watermark", cell: (row) => watermark(row.outputWatermark), order: (row) => row.outputWatermark },
               {
