@@ -34,6 +34,8 @@ export interface VertexFacts {
   tasks: Partial<Record<TaskState, number>>;
   /** Ids of the vertices that send to it; a source has none. */
   inputs: readonly string[];
+  /** How records are distributed to it, by its inputs' ship strategies: HASH, REBALANCE, FORWARD … */
+  shipStrategies: readonly string[];
   /** Milliseconds per second. */
   busy: Spread;
   backPressured: Spread;
@@ -66,6 +68,14 @@ export interface CheckpointPhases {
   alignmentMs: number;
   syncMs: number;
   asyncMs: number;
+}
+
+/** Samples of the stacks of a vertex, or of one of its subtasks. */
+export interface CpuSamples {
+  vertexId: string;
+  subtask: number | null;
+  onCpu: number;
+  offCpu: number;
 }
 
 export function isSource(vertex: VertexFacts): boolean {

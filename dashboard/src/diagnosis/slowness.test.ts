@@ -6,7 +6,7 @@ import { aJob, aSubtask, aVertex, spread } from "./testing";
 const source = aVertex("source", { inputs: [] });
 const map = aVertex("map", { inputs: ["source"] });
 const sink = aVertex("sink", { inputs: ["map"] });
-const around = { gcMsPerSecond: {}, checkpointPhases: [], history: null };
+const around = { gcMsPerSecond: {}, checkpointPhases: [], history: null, samples: null };
 
 describe("findSlowness", () => {
   it("names the vertex behind the last one that waits for room", () => {
@@ -59,6 +59,69 @@ describe("findSlowness", () => {
     expect(found.advice[0]).toContain("off-CPU");
   });
 
+  // A function that sleeps counts as busy (the mailbox loop times the call), and the sampler has it off the processor.
+  it.each([
+    ["computes", 96, 4, "bottleneck", true, "on-CPU"],
+    ["waits", 0, 100, "waits-outside", false, "off-CPU"],
+    ["has too few samples", 0, 3, "bottleneck", null, "mixed"],
+  ] as const)("tells of a busy vertex that it %s", (_, onCpu, offCpu, verdict, computes, graph) => {
+    const samples = { vertexId: "map", subtask: null, onCpu, offCpu };
+    const job = aJob([{ ...source, backPressured: spread(900), busy: spread(50) }, { ...map, busy: spread(990) }]);
+    const found = findSlowness({ ...job, ...around, samples });
+    expect([found.verdict, found.vertexId, found.computes]).toEqual([verdict, "map", computes]);
+    expect(found.advice.join(" ")).toContain(`Its ${graph} flame graph`);
+  });
+
+  it("does not take idle time in the samples for waiting", () => {
+    const samples = { vertexId: "map", subtask: null, onCpu: 55, offCpu: 45 };
+    const job = aJob([{ ...source, backPressured: spread(300), busy: spread(50) }, { ...map, busy: spread(600) }]);
+    expect(findSlowness({ ...job, ...around, samples }).computes).toBe(true);
+  });
+
+  it("takes no samples of another vertex or subtask for those of the one that is slow", () => {
+    const job = aJob([{ ...source, backPressured: spread(900), busy: spread(50) }, { ...map, busy: spread(990) }]);
+    for (const samples of [{ vertexId: "sink", subtask: null, onCpu: 0, offCpu: 99 }, { vertexId: "map", subtask: 1, onCpu: 0, offCpu: 99 }]) {
+      expect(findSlowness({ ...job, ...around, samples }).computes).toBeNull();
+    }
+  });
+
+  it("names an asynchronous vertex at its capacity, and that its calls wait", () => {
+    const job = aJob([
+      { ...source, backPressured: spread(950), busy: spread(20) },
+      { ...aVertex("async", { inputs: ["source"] }), busy: spread(970), backPressured: spread(0) },
+      { ...aVertex("sink", { inputs: ["async"] }), busy: spread(10) },
+    ]);
+    const found = findSlowness({ ...job, ...around, samples: { vertexId: "async", subtask: null, onCpu: 3, offCpu: 97 } });
+    expect([found.verdict, found.vertexId]).toEqual(["waits-outside", "async"]);
+    expect(found.headline).toBe("“async” is the bottleneck: its function waits");
+    expect(found.advice.join(" ")).toContain("more capacity");
+  });
+
+  it("says of a source that waits inside a function that it does, not that it reads", () => {
+    const samples = { vertexId: "source", subtask: null, onCpu: 2, offCpu: 98 };
+    const found = findSlowness({ ...aJob([{ ...source, busy: spread(995) }]), ...around, samples });
+    expect([found.verdict, found.headline]).toEqual(["waits-outside", "“source” waits inside a function, and keeps up so far"]);
+  });
+
+  it.each([
+    ["HASH", 1000, "has no more records than the others"],
+    ["REBALANCE", 1000, "has no more records than the others"],
+    ["REBALANCE", 7000, "no key decides that"],
+    ["HASH", 7000, "hot key"],
+  ])("advises on a slow subtask behind %s with %d records to 1000 of the others", (strategy, records, says) => {
+    const uneven = {
+      ...map,
+      parallelism: 4,
+      shipStrategies: [strategy],
+      busy: spread(990, 300),
+      subtasks: [0, 1, 2, 3].map((index) =>
+        aSubtask(index, { busy: index === 2 ? 0.99 : 0.07, readRecords: index === 2 ? records : 1000 }),
+      ),
+    };
+    const found = findSlowness({ ...aJob([{ ...source, backPressured: spread(600), busy: spread(90) }, uneven]), ...around });
+    expect([found.subtask, found.advice[0]?.includes(says)]).toEqual([2, true]);
+  });
+
   it("says that a source reads as fast as it can where nothing waits", () => {
     const found = findSlowness({ ...aJob([{ ...source, busy: spread(995) }, { ...map, busy: spread(400) }]), ...around });
     expect([found.verdict, found.vertexId]).toEqual(["source", "source"]);
@@ -73,6 +136,7 @@ describe("findSlowness", () => {
   it("names the slow subtask and its share of the records", () => {
     const hot = {
       ...map,
+      shipStrategies: ["HASH"],
       parallelism: 4,
       busy: spread(990, 300),
       subtasks: [0, 1, 2, 3].map((index) =>
@@ -111,6 +175,7 @@ describe("findSlowness", () => {
         { checkpointId: 7, vertexId: "source", startDelayMs: 90_000, alignmentMs: 0, syncMs: 0, asyncMs: 0 },
       ],
       history: null,
+      samples: null,
     };
     const texts = findSlowness(facts).evidence.filter((each) => each.kind === "checkpoint" || each.kind === "gc");
     expect(texts.map((each) => each.text)).toEqual([

@@ -3,11 +3,12 @@
  *
  * Back pressure goes against the stream: everything in front of a bottleneck waits for room, the bottleneck itself does
  * not. So it is among the vertices that receive from one that waits and do not wait themselves; of those, the busiest.
+ * A task is busy while a function of it runs, also one that sleeps or calls a service: samples tell whether it computes.
  */
 
 import { duration, percent, plural } from "../model/format";
 import type { MetricsHistory } from "../types";
-import { isSource, quoted, successors, type CheckpointPhases, type JobFacts, type VertexFacts } from "./facts";
+import { isSource, quoted, successors, type CheckpointPhases, type CpuSamples, type JobFacts, type SubtaskFacts, type VertexFacts } from "./facts";
 import { sinceSentence, sinceWhen } from "./since";
 
 export interface SlownessFacts extends JobFacts {
@@ -16,12 +17,14 @@ export interface SlownessFacts extends JobFacts {
   checkpointPhases: readonly CheckpointPhases[];
   /** Null where it could not be had. */
   history: MetricsHistory | null;
+  /** Of the vertex that was found last; null where none have come. */
+  samples: CpuSamples | null;
 }
 
 export type Verdict = "bottleneck" | "source" | "waits-outside" | "keeps-up" | "not-running" | "ended" | "unknown";
 
 export interface Evidence {
-  kind: "busy" | "upstream" | "since" | "subtask" | "skew" | "checkpoint" | "gc" | "state";
+  kind: "busy" | "cpu" | "upstream" | "since" | "subtask" | "skew" | "checkpoint" | "gc" | "state";
   text: string;
 }
 
@@ -31,6 +34,8 @@ export interface Slowness {
   vertexId: string | null;
   /** The subtask that is slower than the others, where one is. */
   subtask: number | null;
+  /** Null where nobody knows whether it computes or waits while it is busy. */
+  computes: boolean | null;
   evidence: readonly Evidence[];
   advice: readonly string[];
 }
@@ -44,6 +49,10 @@ export const WORKING_MS = 500;
 export const SKEW_FACTOR = 1.5;
 export const LONG_PHASE_MS = 1_000;
 export const GC_MS = 100;
+/** A function that is on the processor for less than this share of its busy time waits. */
+export const COMPUTING_SHARE = 0.5;
+/** Fewer samples than this tell nothing. */
+export const SAMPLES_MIN = 20;
 
 export function findSlowness(facts: SlownessFacts): Slowness {
   if (facts.state === "FINISHED" || facts.state === "CANCELED") {
@@ -81,21 +90,26 @@ function withoutBackPressure(facts: SlownessFacts, known: readonly VertexFacts[]
     });
   }
   const subtask = slowSubtask(busiest);
-  const verdict = isSource(busiest) ? "source" : "bottleneck";
-  const headline = isSource(busiest)
+  const computes = doesCompute(facts, busiest, subtask);
+  const verdict = computes === false ? "waits-outside" : isSource(busiest) ? "source" : "bottleneck";
+  const headline = computes === false
+    ? `${quoted(busiest)} waits inside a function, and keeps up so far`
+    : isSource(busiest)
     ? `${quoted(busiest)} reads as fast as it can`
     : `${quoted(busiest)} works at its limit, and keeps up so far`;
   return result(verdict, headline, {
     vertexId: busiest.id,
     subtask,
+    computes,
     evidence: [
       ...busyEvidence(busiest),
+      ...cpuEvidence(facts, busiest, subtask),
       ...sinceEvidence(facts, [busiest.id], "busy", BUSY_MS),
       { kind: "upstream", text: "No vertex waits for room in its output: nothing behind it is slower." },
       ...evidenceOfSubtasks(busiest, subtask),
       ...evidenceAround(facts, busiest),
     ],
-    advice: adviceFor(busiest, subtask),
+    advice: adviceFor(busiest, subtask, computes),
   });
 }
 
@@ -120,16 +134,19 @@ function behindTheWaiting(facts: SlownessFacts, waiting: readonly VertexFacts[])
   const upstream = waiting.filter((vertex) => found.inputs.includes(vertex.id));
   const subtask = slowSubtask(found);
   const works = (found.busy.max ?? 0) >= WORKING_MS;
+  const computes = works ? doesCompute(facts, found, subtask) : false;
   return result(
-    works ? "bottleneck" : "waits-outside",
+    computes === false ? "waits-outside" : "bottleneck",
     works
-      ? `${quoted(found)} is the bottleneck`
+      ? `${quoted(found)} is the bottleneck${computes === false ? ": its function waits" : ""}`
       : `${quoted(found)} holds the others up, but does not work: it waits for something outside`,
     {
       vertexId: found.id,
       subtask,
+      computes,
       evidence: [
         ...busyEvidence(found),
+        ...(works ? cpuEvidence(facts, found, subtask) : []),
         ...upstream.map((vertex) => ({ kind: "upstream" as const, text: waitsText(vertex) })),
         ...sinceEvidence(
           facts,
@@ -141,13 +158,40 @@ function behindTheWaiting(facts: SlownessFacts, waiting: readonly VertexFacts[])
         ...evidenceAround(facts, found),
       ],
       advice: works
-        ? adviceFor(found, subtask)
-        : [
-            "Its off-CPU flame graph names the line that waits: a database, a service, a lock, a full disk.",
-            "Calls to a service belong into an asynchronous function.",
-          ],
+        ? adviceFor(found, subtask, computes)
+        : [WAITING_LINES, "Calls to a service belong into an asynchronous function."],
     },
   );
+}
+
+const WAITING_LINES = "Its off-CPU flame graph names the line that waits: a database, a service, a lock, a full disk.";
+
+/** The share of its time that a vertex, or its slow subtask, was on the processor; null while nobody knows. */
+function cpuShare(facts: SlownessFacts, vertex: VertexFacts, subtask: number | null): number | null {
+  const samples = facts.samples;
+  if (samples === null || samples.vertexId !== vertex.id || samples.subtask !== subtask) {
+    return null;
+  }
+  const total = samples.onCpu + samples.offCpu;
+  return total < SAMPLES_MIN ? null : samples.onCpu / total;
+}
+
+/** Whether a busy vertex computes while it is busy; samples have its idle time too, which is off the processor. */
+function doesCompute(facts: SlownessFacts, vertex: VertexFacts, subtask: number | null): boolean | null {
+  const share = cpuShare(facts, vertex, subtask);
+  const slow = vertex.subtasks.find((each) => each.index === subtask);
+  const busy = slow?.busy ?? (vertex.busy.avg ?? vertex.busy.max ?? 0) / 1000;
+  return share === null || busy <= 0 ? null : share >= COMPUTING_SHARE * busy;
+}
+
+function cpuEvidence(facts: SlownessFacts, vertex: VertexFacts, subtask: number | null): Evidence[] {
+  const share = cpuShare(facts, vertex, subtask);
+  const computes = doesCompute(facts, vertex, subtask);
+  if (share === null || computes === null) {
+    return [];
+  }
+  const whole = `It is on the processor in ${percent(share)} of its samples`;
+  return [{ kind: "cpu", text: computes ? `${whole}: it computes.` : `${whole}: while it is busy, its function waits for a call, a lock or a free core.` }];
 }
 
 function sinceEvidence(facts: SlownessFacts, vertexIds: readonly string[], column: "busy" | "back-pressured", limit: number): Evidence[] {
@@ -190,8 +234,8 @@ function busyEvidence(vertex: VertexFacts): Evidence[] {
   const { avg, max } = vertex.busy;
   const text =
     vertex.parallelism === 1 || avg === null
-      ? `It works ${perSecond(max)}.`
-      : `Its subtasks work ${perSecond(avg)} on average, the busiest ${perSecond(max)}.`;
+      ? `It is busy ${perSecond(max)}.`
+      : `Its subtasks are busy ${perSecond(avg)} on average, the busiest ${perSecond(max)}.`;
   return [{ kind: "busy", text }];
 }
 
@@ -209,8 +253,8 @@ function evidenceOfSubtasks(vertex: VertexFacts, slow: number | null): Evidence[
     found.push({
       kind: "skew",
       text:
-        `Subtask ${skew.subtask} has received ${percent(skew.share)} of the records of ${vertex.parallelism} subtasks, ` +
-        `${skew.factor.toFixed(1)} times its share: some keys are hot, or there are few keys.`,
+        `Subtask ${skew.subtask} has ${isSource(vertex) ? "read" : "received"} ${percent(skew.share)} of the records of ${vertex.parallelism} subtasks, ` +
+        `${skew.factor.toFixed(1)} times its share${isKeyed(vertex) ? ": some keys are hot, or there are few keys" : ""}.`,
     });
   }
   return found;
@@ -222,14 +266,16 @@ export interface Skew {
   factor: number;
 }
 
-/** The subtask that received far more records than its share, where there is one. */
+/** The subtask that received, or read, far more records than its share, where there is one. */
 export function skewOf(vertex: VertexFacts): Skew | null {
-  const total = vertex.subtasks.reduce((sum, each) => sum + each.readRecords, 0);
+  // A source receives nothing: what it sends is what it has read.
+  const records = (each: SubtaskFacts): number => (isSource(vertex) ? each.writeRecords : each.readRecords);
+  const total = vertex.subtasks.reduce((sum, each) => sum + records(each), 0);
   if (vertex.subtasks.length < 2 || total === 0) {
     return null;
   }
-  const most = vertex.subtasks.reduce((a, b) => (b.readRecords > a.readRecords ? b : a));
-  const share = most.readRecords / total;
+  const most = vertex.subtasks.reduce((a, b) => (records(b) > records(a) ? b : a));
+  const share = records(most) / total;
   const factor = share * vertex.subtasks.length;
   return factor >= SKEW_FACTOR ? { subtask: most.index, share, factor } : null;
 }
@@ -255,18 +301,39 @@ function evidenceAround(facts: SlownessFacts, vertex: VertexFacts): Evidence[] {
   return found;
 }
 
-function adviceFor(vertex: VertexFacts, slow: number | null): string[] {
-  const flames = "Its on-CPU flame graph names the lines that take the time.";
-  if (slow !== null || skewOf(vertex) !== null) {
+/** Whether keys decide which subtask receives a record. */
+export function isKeyed(vertex: VertexFacts): boolean {
+  return vertex.shipStrategies.includes("HASH");
+}
+
+function adviceFor(vertex: VertexFacts, slow: number | null, computes: boolean | null): string[] {
+  const waits = "A call to a service belongs into an asynchronous function; one that is there already needs more capacity.";
+  const lines =
+    computes === null
+      ? ["Its mixed flame graph names the lines that take the time, or wait."]
+      : computes
+        ? ["Its on-CPU flame graph names the lines that take the time."]
+        : [WAITING_LINES, waits];
+  const skew = skewOf(vertex);
+  if (skew !== null && (slow === null || slow === skew.subtask)) {
+    const where = isKeyed(vertex)
+      ? "More subtasks do not help one hot key: aggregate before the exchange, or add a salt to the key and combine twice."
+      : isSource(vertex)
+        ? "One subtask reads most of the records: more and smaller splits, or partitions, share them."
+        : "One subtask receives most of the records, and no key decides that: a rebalance in front of it shares them.";
+    return [where, ...lines];
+  }
+  if (slow !== null) {
+    const look = isSource(vertex) ? "its splits" : "what its records ask for";
     return [
-      "More subtasks do not help one hot key: aggregate before the exchange, or add a salt to the key and combine twice.",
-      flames,
+      `Subtask ${slow} has no more records than the others and is slow with them: look at its TaskManager (load of the host, memory, garbage collection), and at ${look}.`,
+      ...lines,
     ];
   }
   const room = vertex.maxParallelism <= 0 || vertex.parallelism < vertex.maxParallelism;
   return room
-    ? [`All its subtasks are busy: more than ${vertex.parallelism} share the work.`, flames]
-    : [`It has ${plural(vertex.parallelism, "subtask")}, all that its maximum parallelism allows.`, flames];
+    ? [`All its subtasks are busy: more than ${vertex.parallelism} share the work.`, ...lines]
+    : [`It has ${plural(vertex.parallelism, "subtask")}, all that its maximum parallelism allows.`, ...lines];
 }
 
 function waitsText(vertex: VertexFacts): string {
@@ -283,5 +350,5 @@ function since(facts: JobFacts): string {
 }
 
 function result(verdict: Verdict, headline: string, more: Partial<Slowness>): Slowness {
-  return { verdict, headline, vertexId: null, subtask: null, evidence: [], advice: [], ...more };
+  return { verdict, headline, vertexId: null, subtask: null, computes: null, evidence: [], advice: [], ...more };
 }

@@ -11,6 +11,7 @@ export function aVertex(id: string, more: Partial<VertexFacts>): VertexFacts {
     status: "RUNNING",
     tasks: { RUNNING: 1 },
     inputs: [],
+    shipStrategies: [],
     busy: UNKNOWN,
     backPressured: UNKNOWN,
     idle: UNKNOWN,

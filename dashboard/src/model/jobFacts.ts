@@ -1,7 +1,7 @@
 /** Asks the routes for what the graph draws and what diagnoses need. */
 
 import * as api from "../api";
-import { UNKNOWN, type CheckpointPhases, type Spread, type SubtaskFacts, type VertexFacts } from "../diagnosis/facts";
+import { UNKNOWN, type CheckpointPhases, type CpuSamples, type Spread, type SubtaskFacts, type VertexFacts } from "../diagnosis/facts";
 import type { CheckpointFacts, SubtaskWatermarks } from "../diagnosis/silence";
 import {
   TERMINAL,
@@ -115,6 +115,7 @@ export function vertexFacts(job: Job, live: ReadonlyMap<string, LiveFigures>): V
     status: vertex.status,
     tasks: vertex.tasks,
     inputs: [...new Set((nodes.get(vertex.id)?.inputs ?? []).map((input) => input.id))],
+    shipStrategies: [...new Set((nodes.get(vertex.id)?.inputs ?? []).map((input) => input.ship_strategy))],
     readRecords: vertex.metrics["read-records"],
     writeRecords: vertex.metrics["write-records"],
     subtasks: [],
@@ -208,6 +209,23 @@ export async function loadPhases(
       asyncMs: details.summary?.checkpoint_duration.async.max ?? 0,
     };
   });
+}
+
+/**
+ * How many samples of a vertex, or of one subtask, found it on the processor and off it; null while there are none.
+ * The first request begins to sample.
+ */
+export async function loadSamples(
+  jobid: string,
+  vertexId: string,
+  subtask: number | undefined,
+  signal: AbortSignal,
+): Promise<CpuSamples | null> {
+  const onCpu = await api.orNull(api.vertexFlameGraph(jobid, vertexId, "ON_CPU", subtask, signal));
+  const offCpu = await api.orNull(api.vertexFlameGraph(jobid, vertexId, "OFF_CPU", subtask, signal));
+  return onCpu?.data === undefined || offCpu?.data === undefined
+    ? null
+    : { vertexId, subtask: subtask ?? null, onCpu: onCpu.data.value, offCpu: offCpu.data.value };
 }
 
 const TASK_METRIC = /^(\d+)\.(currentInputWatermark|currentOutputWatermark)$/;

@@ -6,9 +6,9 @@ import { useRef } from "preact/hooks";
 import * as api from "../../api";
 import { Panel, Share, TimeBar, Waiting } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
-import { findSlowness, skewOf, type SlownessFacts } from "../../diagnosis/slowness";
+import { findSlowness, isKeyed, skewOf, type SlownessFacts } from "../../diagnosis/slowness";
 import { count, percent } from "../../model/format";
-import { loadGc, loadLive, loadPhases, vertexFacts, withSubtasks } from "../../model/jobFacts";
+import { loadGc, loadLive, loadPhases, loadSamples, vertexFacts, withSubtasks } from "../../model/jobFacts";
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
 import { useMetricsHistory } from "../../model/useMetricsHistory";
@@ -18,7 +18,7 @@ import type { JobProps } from "./JobPage";
 import { LargestKeys } from "./LargestKeys";
 import { runningKey } from "./useLive";
 
-async function load(job: Job, rates: VertexRates, signal: AbortSignal): Promise<Omit<SlownessFacts, "history">> {
+async function load(job: Job, rates: VertexRates, signal: AbortSignal): Promise<Omit<SlownessFacts, "history" | "samples">> {
   const facts = { state: job.state, now: job.now, timestamps: job.timestamps };
   if (job.state !== "RUNNING") {
     return { ...facts, vertices: vertexFacts(job, new Map()), gcMsPerSecond: {}, checkpointPhases: [] };
@@ -40,10 +40,18 @@ export function SlownessPage({ job, rates }: JobProps): JSX.Element {
   const polled = usePoll("Diagnosis", (signal) => load(latest.current, rates, signal), [job.jid, job.state, runningKey(job)]);
   const history = useMetricsHistory(job).data ?? null;
   const facts = polled.data;
+  // Samples do not change which vertex is found, only what is said of it.
+  const suspect = facts === undefined ? null : findSlowness({ ...facts, history: null, samples: null });
+  const place = suspect === null || suspect.vertexId === null ? null : { vertexId: suspect.vertexId, subtask: suspect.subtask ?? undefined };
+  const samples = usePoll(
+    "Samples of its time",
+    (signal) => (place === null ? Promise.resolve(null) : loadSamples(job.jid, place.vertexId, place.subtask, signal)),
+    [job.jid, place?.vertexId, place?.subtask],
+  ).data;
   if (facts === undefined) {
     return <Waiting what="Looking at every vertex" failed={polled.failed} />;
   }
-  const found = findSlowness({ ...facts, history });
+  const found = findSlowness({ ...facts, history, samples: samples ?? null });
   const vertex = facts.vertices.find((each) => each.id === found.vertexId);
   const most = Math.max(1, ...(vertex?.subtasks ?? []).map((each) => each.readRecords));
   return (
@@ -61,7 +69,7 @@ export function SlownessPage({ job, rates }: JobProps): JSX.Element {
               class="button"
               href={link(["job", job.jid, "flame-graph"], {
                 vertex: vertex.id,
-                type: found.verdict === "waits-outside" ? "OFF_CPU" : "ON_CPU",
+                type: found.computes === null ? "FULL" : found.computes ? "ON_CPU" : "OFF_CPU",
                 subtask: found.subtask ?? undefined,
               })}
             >
@@ -84,7 +92,7 @@ export function SlownessPage({ job, rates }: JobProps): JSX.Element {
           ))}
         </ul>
       </Panel>
-      {vertex === undefined || (found.subtask === null && skewOf(vertex) === null) ? null : <LargestKeys job={job} vertex={vertex} />}
+      {vertex === undefined || !isKeyed(vertex) || (found.subtask === null && skewOf(vertex) === null) ? null : <LargestKeys job={job} vertex={vertex} />}
       {vertex === undefined || vertex.subtasks.length < 2 ? null : (
         <Panel title="Its subtasks">
           <DataTable
