@@ -229,10 +229,7 @@ def vertex_metrics(parts: Sequence[str], query: Query) -> Any:
         operator = re.sub(r"[^A-Za-z0-9_]", "_", found.name.split(" -> ")[0])
         for index, subtask in enumerate(found.subtasks):
             values[f"{index}.{operator}.sourceIdleTime"] = subtask.idle_ms
-            if subtask.watermark == NO_WATERMARK:
-                continue
-            values[f"{index}.{operator}.currentOutputWatermark"] = subtask.watermark
-            if subtask.split:
+            if subtask.split and subtask.watermark != NO_WATERMARK:
                 name = f"{index}.{operator}.split.{subtask.split}.watermark.currentWatermark"
                 values[name] = subtask.watermark
     return metric_list(values, query)

@@ -203,6 +203,10 @@ describe("findSilence", () => {
       "The watermark is held back by subtask 0, split orders-7 of “source”",
     ]);
     expect(only(900_000)).toEqual([]);
+    const silent = [{ id: "orders-3", watermark: 900_000 }, { id: "orders-7", watermark: null }];
+    const [first] = held(findSilence(facts({ watermarks: [aSource(0, { splits: silent })] })));
+    expect(first?.title).toContain("split orders-7 of “source”");
+    expect(first?.since).toEqual({ since: 400_000, exact: true });
   });
 
   it("says that a source has read nothing, and since when the job runs", () => {

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import type { Job } from "../types";
-import { ASKED_MAX, checkpointFacts, loadLive, subtaskWatermarks, vertexFacts, wholeLife } from "./jobFacts";
+import { ASKED_MAX, checkpointFacts, loadLive, subtaskWatermarks, vertexFacts, withoutWatermark, wholeLife } from "./jobFacts";
 import { VertexRates } from "./VertexRates";
 
 describe("subtaskWatermarks", () => {
@@ -19,6 +19,26 @@ describe("subtaskWatermarks", () => {
     expect(found).toEqual([
       { vertexId: "v", subtask: 0, begun: 60, ...none, idleMs: 61000 },
       { vertexId: "v", subtask: 1, begun: 70, inputWatermark: 450, outputWatermark: 400, idleMs: null, splits: [{ id: "orders-3", watermark: 500 }] },
+    ]);
+  });
+});
+
+describe("withoutWatermark", () => {
+  it("finds the splits that have metrics and no watermark, as SplitMetrics leaves it out", () => {
+    const ids = [
+      "0.Source__orders.split.orders-3.watermark.currentWatermark",
+      "0.Source__orders.split.orders-3.watermark.idleTimeMsPerSecond",
+      "0.Source__orders.split.orders-7.watermark.accumulatedIdleTimeMs",
+      "0.Source__orders.split.orders-7.watermark.idleTimeMsPerSecond",
+      "1.Source__orders.split.orders-3.watermark.idleTimeMsPerSecond",
+      "0.numRecordsOut",
+    ];
+    const found = withoutWatermark(ids);
+    expect(found).toEqual([{ subtask: 0, id: "orders-7" }, { subtask: 1, id: "orders-3" }]);
+    const values = [{ id: "0.Source__orders.split.orders-3.watermark.currentWatermark", value: "5" }];
+    expect(subtaskWatermarks("v", new Map([[0, 1]]), values, found)[0]?.splits).toEqual([
+      { id: "orders-3", watermark: 5 },
+      { id: "orders-7", watermark: null },
     ]);
   });
 });

@@ -231,6 +231,8 @@ export async function loadSamples(
 const TASK_METRIC = /^(\d+)\.(currentInputWatermark|currentOutputWatermark)$/;
 const IDLE_METRIC = /^(\d+)\.(?:.*\.)?sourceIdleTime$/;
 const SPLIT_METRIC = /^(\d+)\.(?:.*\.)?split\.(.+)\.watermark\.currentWatermark$/;
+/** Any metric of a split: that of its watermark is absent before the first one, the others are there. */
+const SPLIT_NAME = /^(\d+)\.(?:.*\.)?split\.(.+)\.watermark\.[^.]+$/;
 /** Metrics of a vertex that are read in one round. */
 const WATERMARK_METRICS_MAX = 400;
 
@@ -257,16 +259,37 @@ export async function loadWatermarks(
       values.push(...(await api.vertexMetrics(job.jid, vertex.id, part, signal)));
     }
     // What is left out of a very wide vertex is not taken for a watermark that is missing.
-    const unasked = new Set(names.slice(WATERMARK_METRICS_MAX).map((id) => Number.parseInt(id, 10)));
+    const unasked = new Set(
+      names.slice(WATERMARK_METRICS_MAX).filter((id) => TASK_METRIC.test(id)).map((id) => Number.parseInt(id, 10)),
+    );
     const details = await api.vertex(job.jid, vertex.id, signal);
     const begun = new Map(
       details.subtasks
         .filter((attempt) => attempt.status === "RUNNING" && !unasked.has(attempt.subtask))
         .map((attempt) => [attempt.subtask, attempt["start-time"]]),
     );
-    return subtaskWatermarks(vertex.id, begun, values);
+    return subtaskWatermarks(vertex.id, begun, values, vertex.inputs.length === 0 ? withoutWatermark(ids) : []);
   });
   return found.flat();
+}
+
+/** The splits, by subtask, that have metrics but none of a watermark. */
+export function withoutWatermark(ids: readonly string[]): { subtask: number; id: string }[] {
+  const known = new Set(ids.filter((id) => SPLIT_METRIC.test(id)).map((id) => splitOf(id)?.key));
+  const found = new Map<string, { subtask: number; id: string }>();
+  for (const id of ids) {
+    const split = splitOf(id);
+    if (split !== null && !known.has(split.key)) {
+      found.set(split.key, { subtask: split.subtask, id: split.id });
+    }
+  }
+  return [...found.values()];
+}
+
+function splitOf(metric: string): { key: string; subtask: number; id: string } | null {
+  const found = SPLIT_NAME.exec(metric);
+  const [subtask, id] = [found?.[1] ?? "0", found?.[2] ?? ""];
+  return found === null ? null : { key: `${subtask}.${id}`, subtask: Number(subtask), id };
 }
 
 /** Puts a vertex's metrics together by subtask; `begun` has when each running one started. */
@@ -274,6 +297,7 @@ export function subtaskWatermarks(
   vertexId: string,
   begun: ReadonlyMap<number, number>,
   values: readonly MetricValue[],
+  silentSplits: readonly { subtask: number; id: string }[] = [],
 ): SubtaskWatermarks[] {
   const found = new Map(
     [...begun].map(([subtask, at]) => {
@@ -299,6 +323,9 @@ export function subtaskWatermarks(
     } else if (own !== null) {
       entry.outputWatermark = parsed;
     }
+  }
+  for (const { subtask, id } of silentSplits) {
+    found.get(subtask)?.splits.push({ id, watermark: null });
   }
   return [...found.values()].sort((a, b) => a.subtask - b.subtask);
 }
