@@ -115,7 +115,9 @@ def aggregates_of(answer: object) -> Aggregates:
 def checkpoint_figures(answer: Mapping[str, Any]) -> ShownCheckpoints:
     """Return the figures of the answer of `/jobs/<id>/checkpoints`."""
     counts, latest = answer.get("counts") or {}, answer.get("latest") or {}
-    completed = latest.get("completed") or latest.get("savepoint") or {}
+    # Periodic checkpoints and savepoints share one sequence of ids; REST tells the last of each kind apart.
+    done = [latest.get(kind) or {} for kind in ("completed", "savepoint")]
+    completed = max(done, key=lambda one: one.get("id", -1))
     failed = latest.get("failed") or {}
     is_newer = failed.get("id", -1) > completed.get("id", -1)
     return ShownCheckpoints(

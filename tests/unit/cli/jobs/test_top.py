@@ -195,6 +195,18 @@ def test_a_failed_checkpoint_is_told_while_it_is_the_newest() -> None:
     assert checkpoint_figures({}) == ShownCheckpoints(0, 0, 0)
 
 
+def test_a_savepoint_overtakes_a_failed_checkpoint() -> None:
+    latest = {
+        "completed": {"id": 4},
+        "failed": {"id": 5, "failure_message": "x"},
+        "savepoint": {"id": 6, "end_to_end_duration": 70, "checkpointed_size": 8},
+    }
+    shown = checkpoint_figures({"latest": latest})
+    assert shown == ShownCheckpoints(0, 0, 0, 6, 0, 70, 8, "")
+    latest["failed"]["id"] = 7
+    assert checkpoint_figures({"latest": latest}).failure == "x"
+
+
 @pytest.mark.parametrize(
     ("shares", "lengths"),
     [
