@@ -108,6 +108,7 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
 
     `endpoint`: `host:port` of its TaskManager, empty before it has a slot. `timestamps_ms` maps each state that was
     reached to its wall-clock time. `counters`: the names of those metrics that functions of the user's count.
+    `allocation_id`: of its slot, which it may share with other subtasks; None before it has one, and in BATCH mode.
     """
 
     subtask_index: int
@@ -120,6 +121,7 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
     error: ErrorInfo | None = None
     earlier_attempts: tuple[AttemptDetails, ...] = ()
     counters: tuple[str, ...] = ()
+    allocation_id: AllocationId | None = None
 
     def __repr__(self) -> str:
         place = "" if self.resource_id is None else f" on {self.resource_id}"

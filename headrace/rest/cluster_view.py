@@ -4,6 +4,7 @@ Source: Flink ExecutionGraphCache, which serves every handler from one snapshot 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.core.ids import JobId, JobVertexId, ResourceId
+from headrace.core.ids import AllocationId, JobId, JobVertexId, ResourceId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.threads import run_on_loop
@@ -195,6 +196,26 @@ class ClusterView:
             job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
         )
         return await self.ask(call, sample_count * delay_ms / 1000 + _ASK_TIMEOUT_S)
+
+    async def assigned_tasks(self) -> Counter[ResourceId | AllocationId]:
+        """Count the subtasks that are about to run, or run, by TaskManager and by allocation of a slot."""
+        return await self._answers.get(
+            "assigned tasks", self.refresh_interval_ms, self._count_assigned_tasks
+        )
+
+    async def _count_assigned_tasks(self) -> Counter[ResourceId | AllocationId]:
+        running = (
+            job.job_id for job in await self.jobs() if not job.status.is_globally_terminal_state()
+        )
+        return Counter(
+            place
+            for details in await self.each(self.details(job_id) for job_id in running)
+            for vertex in details.vertices
+            for subtask in vertex.subtasks
+            if not subtask.state.is_terminal
+            for place in (subtask.resource_id, subtask.allocation_id)
+            if place is not None
+        )
 
     async def job_manager_metrics(self) -> Mapping[str, float]:
         """Return metrics of this process and of the cluster."""

@@ -105,6 +105,7 @@ class VertexDescriber:
             execution.error,
             earlier,
             execution.counters,
+            None if execution.slot is None else execution.slot.allocation_id,
         )
 
 

@@ -33,10 +33,10 @@ _NETWORK: Final = "Status.Shuffle.Netty"
 async def list_task_managers(cluster: ClusterParameter) -> models.TaskManagerList:
     """List all TaskManagers."""
     overview = await cluster.resources()
-    tasks = await assigned_tasks(cluster)
+    tasks = await cluster.assigned_tasks()
     return models.TaskManagerList(
         taskmanagers=[
-            models.TaskManagerOverviewInfo(**_fields(each, tasks.get(each.resource_id, 0)))
+            models.TaskManagerOverviewInfo(**_fields(each, tasks[each.resource_id]))
             for each in overview.task_managers
         ]
     )
@@ -49,18 +49,19 @@ async def task_manager_details(
     resource_id = ResourceId(task_manager)
     found = await cluster.task_manager(resource_id)
     metrics = await _known_metrics(cluster, found)
-    tasks = (await assigned_tasks(cluster)).get(resource_id, 0)
-    busy = [each for each in found.slots if each.job_id is not None]
+    tasks = await cluster.assigned_tasks()
     return models.TaskManagerDetailsInfo(
-        **_fields(found, tasks, int(metrics.get(f"{_NETWORK}.{names.TOTAL_MEMORY.name}", 0))),
+        **_fields(
+            found, tasks[resource_id], int(metrics.get(f"{_NETWORK}.{names.TOTAL_MEMORY.name}", 0))
+        ),
         allocated_slots=[
             models.AllocatedSlot(
                 job_id=each.job_id.hex(),
                 resource=_resource(each.profile),
-                assigned_tasks=tasks // max(1, len(busy)),
+                assigned_tasks=tasks[each.allocation_id],
             )
-            for each in busy
-            if each.job_id is not None
+            for each in found.slots
+            if each.job_id is not None and each.allocation_id is not None
         ],
         metrics=_memory(metrics),
     )
@@ -106,20 +107,6 @@ async def task_manager_thread_dump(
     gateway = cluster.resource_manager
     found = await cluster.ask(gateway.request_task_manager_thread_dump(ResourceId(task_manager)))
     return thread_dump_of(found)
-
-
-async def assigned_tasks(cluster: ClusterView) -> dict[ResourceId, int]:
-    """Count the subtasks that each TaskManager runs now."""
-    counts: dict[ResourceId, int] = {}
-    running = (
-        job.job_id for job in await cluster.jobs() if not job.status.is_globally_terminal_state()
-    )
-    for details in await cluster.each(cluster.details(job_id) for job_id in running):
-        for vertex in details.vertices:
-            for subtask in vertex.subtasks:
-                if subtask.resource_id is not None and not subtask.state.is_terminal:
-                    counts[subtask.resource_id] = counts.get(subtask.resource_id, 0) + 1
-    return counts
 
 
 async def _known_metrics(cluster: ClusterView, found: TaskManagerInfo) -> Mapping[str, float]:
@@ -216,12 +203,12 @@ def _memory(metrics: Mapping[str, float]) -> models.TaskManagerMetrics:
         heap_used=value(process_names.HEAP_USED),
         heap_committed=value(process_names.HEAP_COMMITTED),
         heap_max=value(process_names.HEAP_MAX),
-        non_heap_used=0,
-        non_heap_committed=0,
-        non_heap_max=0,
+        non_heap_used=value(process_names.NON_HEAP_USED),
+        non_heap_committed=value(process_names.NON_HEAP_COMMITTED),
+        non_heap_max=value(process_names.NON_HEAP_MAX),
         direct_count=0,
-        direct_used=0,
-        direct_max=0,
+        direct_used=value(process_names.DIRECT_USED),
+        direct_max=value(process_names.DIRECT_CAPACITY),
         mapped_count=0,
         mapped_used=0,
         mapped_max=0,

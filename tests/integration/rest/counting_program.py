@@ -53,6 +53,7 @@ class Program:
         fails_at: int = -1,
         pause_s: float = 0.0,
         settings: dict[str, str] | None = None,
+        parallelism: int = 2,
     ) -> None:
         self.gate = GATES[name] = Gate(0)
         env = StreamExecutionEnvironment.get_execution_environment()
@@ -65,7 +66,7 @@ class Program:
             "restart-strategy.fixed-delay.delay": "1 ms",
         }
         env.configure(Configuration.from_dict(own_settings | (settings or {})))
-        env.set_parallelism(2)
+        env.set_parallelism(parallelism)
         numbers = env.from_source(
             GatedSource(name, None), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
         )

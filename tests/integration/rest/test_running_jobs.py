@@ -191,3 +191,36 @@ def test_an_unknown_job_is_said_to_be_unknown(rest: RestClient) -> None:
     with pytest.raises(RestRefusedError, match="not found") as refused:
         rest.get(f"/jobs/{JobId(b'?' * 16).hex()}")
     assert refused.value.status == 404
+
+
+def test_each_slot_of_a_task_manager_counts_the_tasks_of_its_own_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    settings = SETTINGS | {
+        "rest.authentication": "none",
+        "taskmanager.numberOfTaskSlots": "2",
+        "parallelism.default": "1",
+    }
+    with MiniClusterExecutor(slot_count=1, settings=settings) as executor:
+        own = RestClient(executor.rest_address, "")
+        chained = Program("small", tmp_path / "small", parallelism=1)
+        split = {"pipeline.operator-chaining.enabled": "false"}
+        apart = Program("large", tmp_path / "large", settings=split, parallelism=1)
+        expected: dict[str, int] = {}
+        for program in (chained, apart):
+            await_running(own, program.job)
+            found = vertices(own, program.job)
+            expected[program.job.removeprefix("/jobs/")] = sum(one["parallelism"] for one in found)
+        assert len(set(expected.values())) == 2
+        (listed,) = own.get("/taskmanagers")["taskmanagers"]
+        path = f"/taskmanagers/{listed['id']}"
+
+        def counted() -> dict[str, int]:
+            slots = own.get(path)["allocatedSlots"]
+            return {each["jobId"]: each["assignedTasks"] for each in slots}
+
+        wait_until(lambda: counted() == expected)
+        wait_until(lambda: own.get(path)["assignedTasks"] == sum(expected.values()))
+        for program in (chained, apart):
+            own.patch(program.job, mode="cancel")

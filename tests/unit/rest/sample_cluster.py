@@ -135,6 +135,7 @@ def subtask(index: int, state: ExecutionState = _S.RUNNING) -> SubtaskDetails:
         timestamps_ms=times,
         earlier_attempts=(earlier,),
         counters=("Count.cities",),
+        allocation_id=AllocationId(b"a" * 16),
     )
 
 
@@ -468,7 +469,15 @@ class SampleResourceManager:
 
     async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
         self._known(resource_id)
-        return {"Status.JVM.Memory.Heap.Used": 123.0, "Status.JVM.Memory.Heap.Max": 456.0}
+        return {
+            "Status.JVM.Memory.Heap.Used": 123.0,
+            "Status.JVM.Memory.Heap.Max": 456.0,
+            "Status.JVM.Memory.NonHeap.Used": 34.0,
+            "Status.JVM.Memory.NonHeap.Committed": 56.0,
+            "Status.JVM.Memory.NonHeap.Max": -1.0,
+            "Status.JVM.Memory.Direct.MemoryUsed": 34.0,
+            "Status.JVM.Memory.Direct.TotalCapacity": 56.0,
+        }
 
     async def request_task_manager_log_files(self, resource_id: ResourceId) -> tuple[LogFile, ...]:
         self._known(resource_id)

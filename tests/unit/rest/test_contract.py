@@ -371,7 +371,10 @@ def test_task_managers_are_listed_and_one_is_shown_with_its_slots_and_memory(
     fields(found, *TASK_MANAGER_FIELDS, "allocatedSlots", "metrics")
     (slot,) = found["allocatedSlots"]
     fields(slot, "jobId", "resource", "assignedTasks")
+    assert slot["assignedTasks"] == found["assignedTasks"] == 4
     assert found["metrics"]["heapUsed"] == 123
+    non_heap = ("nonHeapUsed", "nonHeapCommitted", "nonHeapMax", "directUsed", "directMax")
+    assert [found["metrics"][name] for name in non_heap] == [34, 56, -1, 34, 56]
     assert found["metrics"]["garbageCollectors"] == [{"name": "All", "count": 0, "time": 0}]
 
 
