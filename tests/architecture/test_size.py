@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (23, 2_720),
     "cli": (60, 5_210),
     "client": (6, 605),
-    "cluster": (163, 15_630),
+    "cluster": (163, 15_640),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (60, 5_800),
@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (49, 5_500),
-    "rest": (81, 7_530),
+    "rest": (81, 7_540),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (52, 6_010),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (946, 93_170)
+WHEEL_CEILING: Final = (946, 93_180)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
