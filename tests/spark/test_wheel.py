@@ -50,6 +50,8 @@ def test_the_wheel_holds_what_users_need_and_no_more(wheel: Path) -> None:
         "pyspark_headrace_stream",
         f"headrace-{headrace.__version__}.dist-info",
     }
+    dashboard = [name for name in names if name.startswith("headrace/rest/dashboard/")]
+    assert {Path(name).suffix for name in dashboard} >= {".html", ".js", ".css"}
     testing = {name.split("/")[2] for name in names if name.startswith("headrace/testing/")}
     assert testing == {
         "__init__.py",

@@ -1,5 +1,7 @@
 """Jobs of a cluster in this process, seen and steered over REST as by someone who did not start them."""
 
+import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -224,3 +226,20 @@ def test_each_slot_of_a_task_manager_counts_the_tasks_of_its_own_job(
         wait_until(lambda: own.get(path)["assignedTasks"] == sum(expected.values()))
         for program in (chained, apart):
             own.patch(program.job, mode="cancel")
+
+
+def test_without_rest_nothing_listens_and_no_address_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    caplog.set_level(logging.INFO)
+    for is_enabled in (True, False):
+        caplog.clear()
+        settings = SETTINGS | {"rest.enabled": str(is_enabled).lower(), "rest.port": str(port)}
+        with MiniClusterExecutor(slot_count=1, settings=settings) as executor:
+            assert bool(executor.rest_address) is is_enabled
+            assert ("the dashboard is at" in caplog.text) is is_enabled
+            with socket.socket() as probe:
+                assert (probe.connect_ex(("127.0.0.1", port)) == 0) is is_enabled
