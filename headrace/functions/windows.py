@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.record_batch import Timestamps
-from headrace.core.types.basic_type_info import ObjectTypeInfo
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import TypeSerializer
 

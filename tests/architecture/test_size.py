@@ -17,7 +17,7 @@ CEILINGS: Final = {
     "cluster": (163, 15_640),
     "common": (21, 150),
     "connectors": (58, 6_130),
-    "core": (60, 5_800),
+    "core": (61, 5_800),
     "datastream": (40, 400),
     "functions": (29, 3_010),
     "gateways": (14, 1_090),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (946, 93_180)
+WHEEL_CEILING: Final = (947, 93_180)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

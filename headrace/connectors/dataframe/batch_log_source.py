@@ -25,7 +25,8 @@ from headrace.connectors.files.source.enumerator import SplitQueue
 from headrace.connectors.files.source.reader import FileReader
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_types import data_schema, type_info_from_schema
-from headrace.core.types.basic_type_info import CollectionTypeInfo, ObjectTypeInfo
+from headrace.core.types.basic_type_info import CollectionTypeInfo
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import (
     MapTypeInfo,

@@ -14,7 +14,7 @@ from headrace.core.types.arrow_types import (
     object_fields,
     struct_fields,
 )
-from headrace.core.types.basic_type_info import CollectionTypeInfo, ObjectTypeInfo
+from headrace.core.types.basic_type_info import CollectionTypeInfo
 from headrace.core.types.nested_codecs import (
     FieldsCodec,
     ListCodec,
@@ -23,6 +23,7 @@ from headrace.core.types.nested_codecs import (
     row_kinds,
     set_row_kinds,
 )
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.rows import Row
 from headrace.core.types.scalar_codecs import (
     ColumnCodec,

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.types.basic_type_info import CollectionTypeInfo, ObjectTypeInfo
+from headrace.core.types.basic_type_info import CollectionTypeInfo
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.type_info import (
     BasicType,
     BasicTypeInfo,

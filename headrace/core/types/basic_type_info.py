@@ -391,26 +391,3 @@ class MapTypeInfo(TypeInformation):
 def basic_type_info(basic_type: BasicType) -> TypeInformation:
     """Return the one instance for `basic_type`."""
     return _BASIC_TYPES[basic_type]
-
-
-class ObjectTypeInfo(TypeInformation):
-    """Unchanging objects of `object_class`, which is called with its attributes `field_names`, in order.
-
-    Carried as a struct without nulls, so that whoever reads it needs no code of the class.
-    """
-
-    __slots__ = ("field_names", "field_types", "object_class")
-
-    def __init__(
-        self,
-        object_class: type[Any],
-        field_names: Sequence[str],
-        field_types: Sequence[TypeInformation],
-    ) -> None:
-        self.object_class = object_class
-        self.field_names = tuple(field_names)
-        self.field_types = tuple(field_types)
-        super().__init__(object_class.__name__)
-
-    def parts(self) -> tuple[Any, ...]:
-        return self.object_class, self.field_names, self.field_types

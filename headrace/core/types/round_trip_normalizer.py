@@ -23,13 +23,13 @@ from headrace.core.types.basic_type_info import (
     CollectionTypeInfo,
     DateTypeInfo,
     MapTypeInfo,
-    ObjectTypeInfo,
     PickledBytesTypeInfo,
     PrimitiveArrayTypeInfo,
     TimestampTypeInfo,
     TimeTypeInfo,
     TypeInformation,
 )
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.rows import Row, row_of
 from headrace.core.types.time_values import Instant
 from headrace.core.types.type_info import RowTypeInfo, TupleTypeInfo
