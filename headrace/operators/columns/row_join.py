@@ -32,12 +32,7 @@ from headrace.operators.columns.matching import (
 )
 from headrace.operators.columns.window_assignment import require_times, slices_of, without_late
 from headrace.operators.columns.window_results import emit_table
-from headrace.operators.runtime.operator import (
-    InputNumbers,
-    OperatorContext,
-    Output,
-    TwoInputOperator,
-)
+from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
 from headrace.state.columnar_rows import (
     KEY_HASH_FIELD,
     ColumnarRows,
@@ -86,6 +81,8 @@ class RowJoinOperator(TwoInputOperator):
     other stream, until that has ended.
     """
 
+    minds_order_of_inputs = False
+
     def __init__(self, spec: RowJoinSpec) -> None:
         self._keys = (spec.left_keys, spec.right_keys)
         self._shared = shared_key_columns(spec.left_keys, spec.right_keys)
@@ -132,13 +129,6 @@ class RowJoinOperator(TwoInputOperator):
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._join(1, batch, output)
-
-    def process_interleaved(
-        self, input_numbers: InputNumbers, batch1: RecordBatch, batch2: RecordBatch, output: Output
-    ) -> None:
-        # A pair is made once, whichever of its rows comes first.
-        self.process_batch1(batch1, output)
-        self.process_batch2(batch2, output)
 
     def end_keys(self, output: Output) -> None:
         for side in self._sides:
@@ -238,6 +228,8 @@ class WindowRowJoinOperator(TwoInputOperator):
     late: they are counted and dropped.
     """
 
+    minds_order_of_inputs = False
+
     def __init__(self, spec: WindowRowJoinSpec) -> None:
         self._windows = spec.windows
         self._shared = shared_key_columns(spec.left_keys, spec.right_keys)
@@ -261,13 +253,6 @@ class WindowRowJoinOperator(TwoInputOperator):
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._keep(self._sides[1], batch)
-
-    def process_interleaved(
-        self, input_numbers: InputNumbers, batch1: RecordBatch, batch2: RecordBatch, output: Output
-    ) -> None:
-        # Pairs are made when windows fire.
-        self.process_batch1(batch1, output)
-        self.process_batch2(batch2, output)
 
     def end_keys(self, output: Output) -> None:
         self._fire(MAX_WATERMARK, output)

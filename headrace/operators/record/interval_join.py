@@ -18,12 +18,7 @@ from headrace.functions.process import TimeDomain
 from headrace.functions.specs.operator_specs import IntervalJoinSpec
 from headrace.functions.state import MapStateDescriptor
 from headrace.operators.runtime.emission import timestamps_of
-from headrace.operators.runtime.operator import (
-    InputNumbers,
-    OperatorContext,
-    Output,
-    TwoInputOperator,
-)
+from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.runtime.record_state import RecordsDescriptor, own_state
 from headrace.operators.runtime.timed_operator import LateRecords, TimedOperator
 from headrace.operators.runtime.user_code import FunctionOperator, user_error
@@ -99,6 +94,8 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
     in order of the partners' arrival.
     """
 
+    minds_order_of_inputs = False
+
     def __init__(self, spec: IntervalJoinSpec) -> None:
         super().__init__(spec)
         self._spec = spec
@@ -134,13 +131,6 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(batch, self._right, self._left, output)
-
-    def process_interleaved(
-        self, input_numbers: InputNumbers, batch1: RecordBatch, batch2: RecordBatch, output: Output
-    ) -> None:
-        # A pair is made once, whichever of its rows comes first.
-        self.process_batch1(batch1, output)
-        self.process_batch2(batch2, output)
 
     def _process_rows(self, batch: RecordBatch, own: _Side, other: _Side, output: Output) -> None:
         watermark_ms = self._timers.current_watermark_ms

@@ -230,6 +230,9 @@ class OneInputOperator(Operator):
 class TwoInputOperator(Operator):
     """An operator with two inputs. The chain combines their watermarks before `process_watermark`."""
 
+    minds_order_of_inputs: ClassVar[bool] = True
+    """False if the results are the same, in some order, whichever input's rows come first: a pair is made once."""
+
     @abstractmethod
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         """Handle a batch of input 0."""
@@ -244,9 +247,13 @@ class TwoInputOperator(Operator):
         """Handle rows of both inputs in one order: BATCH mode has sorted them by key.
 
         `input_numbers`: from which input each row comes, shape (rows of both,). The rows of each batch are in order.
-        An operator to which it makes no difference which input comes first, or that has one loop for both, overrides
-        it: a batch for each stretch of rows of one input takes long where these are short.
+        An operator that has one loop for both overrides it: a batch for each stretch of rows of one input takes long
+        where these are short.
         """
+        if not self.minds_order_of_inputs:
+            self.process_batch1(batch1, output)
+            self.process_batch2(batch2, output)
+            return
         handled = [0, 0]
         changes = (np.flatnonzero(np.diff(input_numbers)) + 1).tolist()
         for begin, end in pairwise([0, *changes, len(input_numbers)]):
