@@ -455,17 +455,23 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._jobs.reconnect(job_id, cause.text)
         else:
             self._jobs.end_of_job(job_id)
+            # It closes: what tasks still have to tell would keep their slots until heartbeats are missed.
+            self._stop_telling(job_id)
             self._free_slots_of(job_id, "the job is over")
 
     def _job_master_lost(self, job_id: JobId, cause: str) -> None:
-        for entry in self._tasks.of_job(job_id):
+        for entry in self._stop_telling(job_id):
+            self._tasks.fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
+        self._slots.await_job_master(job_id)
+
+    def _stop_telling(self, job_id: JobId) -> tuple[TaskEntry, ...]:
+        """Drop what tasks have to tell a JobMaster that does not listen; return those that have not ended."""
+        entries = self._tasks.of_job(job_id)
+        for entry in entries:
             entry.outbox.close()
             if entry.has_ended:
                 self._task_gone(entry)
-            else:
-                error = JobMasterLostError(f"the JobMaster was lost: {cause}")
-                self._tasks.fail_task(entry, error)
-        self._slots.await_job_master(job_id)
+        return tuple(entry for entry in entries if not entry.has_ended)
 
     def _job_master_rejected(self, job_id: JobId, reason: str) -> None:
         self._free_slots_of(job_id, f"the JobMaster rejected the TaskManager: {reason}")

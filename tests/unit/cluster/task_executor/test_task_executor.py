@@ -257,6 +257,19 @@ def test_a_job_master_that_ends_the_connection_is_registered_at_again(world: Wor
     assert len(world.job_master.script.called("offer_slots")) == 2
 
 
+def test_a_job_master_that_ends_gets_no_reports_and_keeps_no_slot(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.gateway.disconnect_job_master(JOB, JM_ID, None)
+    world.run_for(1)
+    world.job_master.close_async()
+    world.run_for(1_000)
+    assert task.state is ExecutionState.FAILED
+    assert world.slot_owner is None
+    reports = world.job_master.script.called("update_task_execution_state")
+    assert [report.state for (report,) in reports] == [ExecutionState.RUNNING]
+
+
 def test_losing_the_resource_manager_leaves_tasks_alone(world: World) -> None:
     world.request_slot()
     task = world.submit()
