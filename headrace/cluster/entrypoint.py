@@ -20,6 +20,7 @@ from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.dispatcher.dispatcher_runner import DispatcherRunner
 from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
 from headrace.cluster.dispatcher.job_leader import BatchJobMasters
+from headrace.cluster.dispatcher.running_jobs import RunningJobs
 from headrace.cluster.dispatcher.stored_jobs import StoredJobs
 from headrace.cluster.high_availability.high_availability_services import (
     HighAvailabilityServices,
@@ -112,10 +113,9 @@ class Cluster:
     master that the settings name, which `start_shuffle_master` starts. `log_folder` is where the processes of this
     host write their logs, if they do.
 
-    Where the ResourceManager fails, another one follows it: TaskManagers and JobMasters find it, and no task notices.
-    Where it fails again and again, or another one of the four fails, the cluster fails: jobs end with the cause and
-    none is taken any more. What still runs answers questions until the owner closes the cluster.
-    With high availability the Dispatcher is followed as well.
+    Where the ResourceManager or the Dispatcher fails, another one follows it, and no task notices. Where it fails again
+    and again, or another one of the four fails, the cluster fails: jobs end with the cause and none is taken any more.
+    What still runs answers questions until the owner closes the cluster.
 
     `registry` has the reporters of the driver, if there are any; the cluster starts them. `host` is told with metrics.
 
@@ -181,7 +181,11 @@ class Cluster:
         self._on_job_ended: Final = on_job_ended
         self._batch_job_masters: Final = batch_job_masters
         self._dispatchers: Final = DispatcherRunner(
-            rpc_service, None if ha is None else ha.election, self._create_dispatcher, self.failed
+            rpc_service,
+            None if ha is None else ha.election,
+            self._create_jobs,
+            self._create_dispatcher,
+            self.failed,
         )
         self.dispatcher_gateway: Final = self._dispatchers.gateway
         """The way to whichever leads when it is called. NotLeadingError while none does."""
@@ -209,13 +213,9 @@ class Cluster:
         """The one that leads, or led last."""
         return self._dispatchers.dispatcher
 
-    def _create_dispatcher(
-        self,
-        leadership: Leadership | None,
-        *,
-        on_leaving: Callable[[], None],
-        is_followed: Callable[[], bool],
-    ) -> Dispatcher:
+    def _create_jobs(
+        self, leadership: Leadership | None, on_leaving: Callable[[], None]
+    ) -> RunningJobs:
         rpc_service, ha = self._rpc_service, self._high_availability
         settings, clock, random = rpc_service.settings, rpc_service.clock, rpc_service.random
         stored_jobs = None
@@ -230,9 +230,8 @@ class Cluster:
                 random,
                 self._run_blocking,
             )
-        return Dispatcher(
+        return RunningJobs(
             rpc_service,
-            self._leader_election.grant(DISPATCHER, DispatcherId),
             JobManagerSharedServices(
                 leader_retrieval_address=self.leaders.address,
                 coordinator_factories=self._coordinator_factories,
@@ -244,12 +243,20 @@ class Cluster:
             ),
             leader_election=self._leader_election,
             archive=self._archive,
-            on_shut_down=self._on_shut_down,
             on_leaving=on_leaving,
-            is_followed=is_followed,
             on_job_ended=self._on_job_ended,
             batch_job_masters=self._batch_job_masters,
             stored_jobs=stored_jobs,
+        )
+
+    def _create_dispatcher(self, jobs: RunningJobs, is_followed: Callable[[], bool]) -> Dispatcher:
+        return Dispatcher(
+            self._rpc_service,
+            self._leader_election.grant(DISPATCHER, DispatcherId),
+            jobs,
+            self._blob_server_gateway,
+            on_shut_down=self._on_shut_down,
+            is_followed=is_followed,
         )
 
     def _start(self, endpoint: RpcEndpoint) -> None:
@@ -270,7 +277,7 @@ class Cluster:
         """The host is about to go: fail all jobs with `error`, then stop all workers; questions are answered still."""
         self._is_closing = True
         self._dispatchers.stop_following()
-        await self.dispatcher.fail_all_jobs_and_wait(error)
+        await self._dispatchers.jobs.fail_jobs_and_wait(error)
         await self.resource_manager.shut_down()
         await self._worker_host.close()
 
@@ -280,7 +287,7 @@ class Cluster:
         self._dispatchers.stop_following()
         await self._metrics.close()
         for end in (
-            self.dispatcher.close,
+            self._dispatchers.close,
             self.resource_manager.shut_down,
             self._worker_host.close,
             self.blob_server.close,
@@ -356,13 +363,13 @@ class Cluster:
         self.failure = error
         self._dispatchers.stop_following()
         _LOG.critical("%s", error)
-        self.dispatcher.fail(error)
+        self._dispatchers.jobs.fail(error)
         self._on_shut_down()
 
     def _host_failed(self, error: BaseException) -> None:
         _LOG.error("the host of the cluster is gone: %s", error)
         if self._high_availability is None:
-            self.dispatcher.fail_all_jobs(error)
+            self._dispatchers.jobs.fail_jobs(error)
         elif not self._is_closing and self.failure is None:
             # A leader that cannot run anything would keep others from it.
             self._fail(error)

@@ -323,7 +323,7 @@ class SimulatedCluster:
 
     def _counts_on(self, job_id: JobId, name: str) -> bool:
         """Whether a job goes on, and it and a TaskManager take each other for connected."""
-        job = self.cluster.dispatcher._jobs.get(job_id)  # pyright: ignore[reportPrivateUsage]
+        job = self.cluster.dispatcher._jobs.find(job_id)  # pyright: ignore[reportPrivateUsage]
         return (
             job is not None
             and isinstance(job.job_master, JobMaster)

@@ -1,6 +1,6 @@
 """A part of the control plane that fails from within, at a moment drawn from the seed.
 
-Jobs end with the cause; but a ResourceManager is followed by another one, and no task notices.
+Jobs end with the cause; but a ResourceManager or a Dispatcher is followed by another one, and no task notices.
 """
 
 import random
@@ -9,10 +9,15 @@ from typing import Final
 
 import pytest
 
+from headrace.cluster.dispatcher.dispatcher_runner import DISPATCHER_REPLACEMENTS_MAX
 from headrace.cluster.entrypoint import Cluster, ClusterFailedError
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
+from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.errors import DuplicateJobSubmissionError, NotLeadingError
+from headrace.graph.job_graph import JobGraph
 from headrace.rpc.endpoint import RpcEndpoint
 from testkit.simulation.lossy_network import LinkFaults
 from testkit.simulation.simulated_cluster import SimulatedCluster, failure_note
@@ -53,7 +58,8 @@ def test_a_job_ends_with_what_killed_a_part_of_the_control_plane(
     name: str, way: str, failing_seed: int
 ) -> None:
     drawn = random.Random(failing_seed)
-    sim = SimulatedCluster(failing_seed, settings={REPLACEMENTS_MAX.key: "0"})
+    none = {REPLACEMENTS_MAX.key: "0", DISPATCHER_REPLACEMENTS_MAX.key: "0"}
+    sim = SimulatedCluster(failing_seed, settings=none)
     job_id = sim.new_job_id()
     graph = counting_job(
         job_id, "long", count=10**6, interval_ms=100, parallelism=2, settings=RESTARTS
@@ -95,13 +101,35 @@ CHECKPOINTS: Final = {
 }
 
 
-def fail_resource_manager(sim: SimulatedCluster, way: str) -> None:
+def fail_leader(sim: SimulatedCluster, name: str, way: str) -> None:
     """Let the one that leads now fail; without effect on one that has just failed."""
-    WAYS[way](sim.cluster.resource_manager)
+    WAYS[way](ENDPOINTS[name](sim.cluster))
+
+
+def submit(sim: SimulatedCluster, graph: JobGraph) -> None:
+    """Submit a job, again where the Dispatcher fails before it has answered."""
+    while True:
+        try:
+            sim.submit(graph)
+        except NotLeadingError:
+            sim.run_for(100)
+        except DuplicateJobSubmissionError:
+            return
+        else:
+            return
+
+
+def result_of(sim: SimulatedCluster, job_id: JobId) -> JobResult:
+    """Wait for the end of a job, again where the Dispatcher fails meanwhile."""
+    while True:
+        try:
+            return sim.await_result(job_id)
+        except NotLeadingError:
+            sim.run_for(100)
 
 
 @pytest.mark.parametrize("is_sound", [True, False], ids=["sound", "faulty"])
-def test_resource_managers_follow_one_another_and_jobs_have_their_output_exactly_once(
+def test_leaders_follow_one_another_and_jobs_have_their_output_exactly_once(
     is_sound: bool, followed_seed: int
 ) -> None:
     """On a sound network no task restarts and no TaskManager more is asked for; else they may, and nothing is lost."""
@@ -127,12 +155,15 @@ def test_resource_managers_follow_one_another_and_jobs_have_their_output_exactly
         settings=RESTARTS | CHECKPOINTS,
     )
     for _ in range(drawn.choice([1, 1, 2, 3])):
-        way = drawn.choice(list(WAYS))
-        sim.later(drawn.uniform(0, 12_000), lambda way=way: fail_resource_manager(sim, way))
+        leader, way = drawn.choice(["resourcemanager", "dispatcher"]), drawn.choice(list(WAYS))
+        sim.later(
+            drawn.uniform(0, 12_000),
+            lambda leader=leader, way=way: fail_leader(sim, leader, way),
+        )
     if not is_sound:
         sim.later(drawn.uniform(0, 12_000), sim.kill_some_worker)
-    sim.submit(graph)
-    result = sim.await_result(job_id)
+    submit(sim, graph)
+    result = result_of(sim, job_id)
     assert result.status is JobStatus.FINISHED, note(str(result.failure))
     assert output_of(name) == expected_output(COUNT), note("the output is not exact")
     if is_sound:
@@ -141,10 +172,11 @@ def test_resource_managers_follow_one_another_and_jobs_have_their_output_exactly
         needed = -(-parallelism // sim.settings.get_option(NUMBER_OF_TASK_SLOTS))
         assert len(sim.driver.workers) == needed, note("TaskManagers that are there were asked for")
     sim.faults.set_faults(LinkFaults(delay_min_ms=0.1, delay_max_ms=5))
-    sim.submit(
-        counting_job(late_id, "late", count=50, interval_ms=10, parallelism=4, settings=RESTARTS)
+    late_graph = counting_job(
+        late_id, "late", count=50, interval_ms=10, parallelism=4, settings=RESTARTS
     )
-    late = sim.await_result(late_id)
+    submit(sim, late_graph)
+    late = result_of(sim, late_id)
     assert late.status is JobStatus.FINISHED, note(str(late.failure))
     assert sim.cluster.failure is None
     sim.run_for(20_000)

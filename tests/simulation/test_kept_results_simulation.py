@@ -112,7 +112,7 @@ class KeptResults:
             case "cut off":
                 simulation.cut_off_some_worker(15_000)
             case "end the JobMaster":
-                job = simulation.cluster.dispatcher._jobs.get(self.graph.job_id)
+                job = simulation.cluster.dispatcher._jobs.find(self.graph.job_id)
                 if job is not None:
                     job.job_master.close_async()
             case "release":

@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.core.clock import Cancellable
 from headrace.core.ids import JobId
-from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.service import RpcService
 
 
 @dataclass
@@ -21,10 +21,10 @@ class _Client:
 
 
 class ClientHeartbeats:
-    """Used on the main thread of `endpoint`. `on_expired` is called once for a job whose client has gone."""
+    """Used on the loop of `rpc_service`. `on_expired` is called once for a job whose client has gone."""
 
-    def __init__(self, endpoint: RpcEndpoint, on_expired: Callable[[JobId], None]) -> None:
-        self._endpoint: Final = endpoint
+    def __init__(self, rpc_service: RpcService, on_expired: Callable[[JobId], None]) -> None:
+        self._rpc_service: Final = rpc_service
         self._on_expired: Final = on_expired
         self._clients: Final[dict[JobId, _Client]] = {}
 
@@ -42,7 +42,7 @@ class ClientHeartbeats:
         if client is None:
             return
         client.expiry.cancel()
-        left_ms = expired_timestamp_ms - self._endpoint.clock.now_ms()
+        left_ms = expired_timestamp_ms - self._rpc_service.clock.now_ms()
         if not 0 < left_ms <= client.timeout_ms:
             left_ms = client.timeout_ms
         client.expiry = self._expire_after(job_id, left_ms)
@@ -58,4 +58,4 @@ class ClientHeartbeats:
             if self._clients.pop(job_id, None) is not None:
                 self._on_expired(job_id)
 
-        return self._endpoint.schedule_run_async(delay_ms, expire)
+        return self._rpc_service.schedule(delay_ms, expire)

@@ -1,10 +1,10 @@
 """DispatcherRunner: one Dispatcher after another, for each leadership of this process and in place of one that fails.
 
+    LEADING --the Dispatcher fails--> LEADING, with another Dispatcher for the same jobs
     LEADING --leadership lost--> LEAVING --its JobMasters have ended--> STANDBY --leadership granted--> LEADING
-    LEADING --the Dispatcher fails, which ends the leadership--> STANDBY, and the process may lead again at once
 
-The next one is made when the one before has ended whole, and recovers the jobs from the store. Meanwhile whoever asks
-is told who leads. TaskManagers and the ResourceManager of the process stay. Runs on the loop of the RpcService.
+The jobs belong to a leadership: the first Dispatcher of the next one recovers them from the store. Meanwhile whoever
+asks is told who leads. TaskManagers and the ResourceManager of the process stay. Runs on the loop of the RpcService.
 Source: Flink DefaultDispatcherRunner, SessionDispatcherLeaderProcess.
 """
 
@@ -13,9 +13,10 @@ import functools
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.cluster.dispatcher.running_jobs import RunningJobs
 from headrace.cluster.high_availability.leader_election_service import (
     LeaderElectionService,
     Leadership,
@@ -37,22 +38,16 @@ DISPATCHER_REPLACEMENTS_MAX: Final = ConfigOption(
     int,
     3,
     "Dispatchers that may fail within `headrace.resourcemanager.replacement-window` and be followed by another one in "
-    "the same process, which goes on with all jobs from their last checkpoints. It needs high availability. The next "
-    "one that fails ends the process, as does the first one with 0.",
+    "the same process; no job notices. The next one that fails ends the process, as does the first one with 0.",
     least=0,
 )
 
 
-class CreateDispatcher(Protocol):
-    """Makes the Dispatcher of a leadership; None: the process has no rivals."""
+CreateJobs = Callable[[Leadership | None, Callable[[], None]], RunningJobs]
+"""Makes the jobs of a leadership, None where the process has no rivals, from it and their `on_leaving`."""
 
-    def __call__(
-        self,
-        leadership: Leadership | None,
-        *,
-        on_leaving: Callable[[], None],
-        is_followed: Callable[[], bool],
-    ) -> Dispatcher: ...
+CreateDispatcher = Callable[[RunningJobs, Callable[[], bool]], Dispatcher]
+"""Makes a Dispatcher for the jobs of the leadership, from them and its `is_followed`."""
 
 
 class _Phase(Enum):
@@ -63,7 +58,7 @@ class _Phase(Enum):
 
 
 class DispatcherRunner:
-    """One per cluster. `election`: None where jobs end with their Dispatcher.
+    """One per cluster. `election`: None where jobs end with their process.
 
     `on_failed` hears of a failure that no other Dispatcher follows.
     """
@@ -72,18 +67,22 @@ class DispatcherRunner:
         self,
         rpc_service: RpcService,
         election: LeaderElectionService | None,
-        create: CreateDispatcher,
+        create_jobs: CreateJobs,
+        create_dispatcher: CreateDispatcher,
         on_failed: Callable[[BaseException], None],
     ) -> None:
         self._rpc_service: Final = rpc_service
         self._election: Final = election
-        self._create: Final = create
+        self._create_jobs: Final = create_jobs
+        self._create_dispatcher: Final = create_dispatcher
         self._on_failed: Final = on_failed
         settings, clock = rpc_service.settings, rpc_service.clock
         self._replacements: Final = Replacements(DISPATCHER_REPLACEMENTS_MAX, settings, clock)
         self._phase = _Phase.LEADING
         self._leadership = None if election is None else election.leadership
-        self.dispatcher = self._create_dispatcher()
+        self.jobs = create_jobs(self._leadership, self._refuse_calls)
+        """Those of the leadership that this process has, or had last."""
+        self.dispatcher = create_dispatcher(self.jobs, self._may_replace)
         """The one that leads, or led last."""
         self.gateway: Final = self.dispatcher.self_gateway(DispatcherGateway)
         """The way to whichever leads when it is called. NotLeadingError while none does."""
@@ -99,10 +98,11 @@ class DispatcherRunner:
         """Let no other Dispatcher follow: the cluster ends, or has failed."""
         self._phase = _Phase.OVER
 
-    def _create_dispatcher(self) -> Dispatcher:
-        return self._create(
-            self._leadership, on_leaving=self._refuse_calls, is_followed=self._may_replace
-        )
+    async def close(self) -> None:
+        """End all jobs, or leave them to the next leader, then the Dispatcher, which answers until then."""
+        self.stop_following()
+        await self.jobs.close()
+        await self.dispatcher.close()
 
     def _start(self) -> None:
         dispatcher = self.dispatcher
@@ -116,51 +116,62 @@ class DispatcherRunner:
         if election.failure is not None:
             self._on_failed(election.failure)
         elif self._phase is _Phase.LEADING and self._is_lost:
-            _LOG.warning("all jobs are left to the next leader of cluster '%s'", election.cluster)
-            self._phase = _Phase.LEAVING
-            self._refuse_calls()
-            self.dispatcher.close_async()
+            self._begin_to_leave(election)
         elif self._phase is _Phase.STANDBY and election.leadership is not self._leadership:
             self._leadership = election.leadership
             if self._is_lost:
                 election.contend_again()
             else:
                 self._phase = _Phase.LEADING
+                self.jobs = self._create_jobs(self._leadership, self._refuse_calls)
                 self._follow()
         self._rpc_service.loop.call_later(election.retry_period_ms / 1000, self._watch, election)
 
+    def _begin_to_leave(self, election: LeaderElectionService) -> None:
+        _LOG.warning("all jobs are left to the next leader of cluster '%s'", election.cluster)
+        self._phase = _Phase.LEAVING
+        self._refuse_calls()
+        leaving = self._rpc_service.spawn(self._leave(election), "leave all jobs")
+        leaving.add_done_callback(self._left)
+
+    async def _leave(self, election: LeaderElectionService) -> None:
+        """Be a standby once nothing of the leadership is left."""
+        await self.jobs.close()
+        await asyncio.wait([self.dispatcher.close_async()])
+        if self._phase is not _Phase.OVER:
+            self._phase = _Phase.STANDBY
+            election.contend_again()
+            _LOG.warning("this process stands by: %s", election.leader_text)
+
+    def _left(self, leaving: asyncio.Task[None]) -> None:
+        error = None if leaving.cancelled() else leaving.exception()
+        if error is not None:
+            self._on_failed(error)
+
     def _ended(self, dispatcher: Dispatcher, termination: asyncio.Future[None]) -> None:
-        """A Dispatcher is gone, with its JobMasters."""
-        if self._phase is _Phase.OVER:
+        """A Dispatcher is gone."""
+        if self._phase is not _Phase.LEADING:
             return
         cause = termination.exception() or RuntimeError("it was closed")
         failure = EndpointFailedError(dispatcher.address, cause)
-        if self._leadership is None or self._election is None:
+        if self._election is not None and self._is_lost:
+            self._begin_to_leave(self._election)
+        elif isinstance(cause, EndpointStartError) or not self._may_replace():
             self._on_failed(failure)
-            return
-        if not self._is_lost:
-            if isinstance(cause, EndpointStartError) or not self._may_replace():
-                self._on_failed(failure)
-                return
+        else:
             counted = self._replacements.count()
-            _LOG.error(
-                "%s; another one follows it, and goes on with all jobs: %s", failure, counted
-            )
-            # The number of its leadership tells apart what its tasks and the next one's have written.
-            self._leadership.lose("its Dispatcher has failed")
-        self._phase = _Phase.STANDBY
-        self._election.contend_again()
-        _LOG.warning("this process stands by: %s", self._election.leader_text)
+            _LOG.error("%s; another one follows it, and all jobs go on: %s", failure, counted)
+            self._follow()
 
     def _follow(self) -> None:
-        self.dispatcher = dispatcher = self._create_dispatcher()
+        dispatcher = self._create_dispatcher(self.jobs, self._may_replace)
+        self.dispatcher = dispatcher
         # Calls wait there until it has recovered the jobs.
         redirect(self.gateway, dispatcher.address, dispatcher.fencing_token)
         self._start()
 
     def _may_replace(self) -> bool:
-        has_store = self._leadership is not None
-        return has_store and self._phase is _Phase.LEADING and self._replacements.are_left
+        return self._phase is _Phase.LEADING and self._replacements.are_left
 
     @property
     def _is_lost(self) -> bool:
@@ -177,8 +188,6 @@ class DispatcherRunner:
 
     def _refusal(self) -> NotLeadingError:
         assert self._election is not None, "jobs are left only where they are stored"
-        if self._phase is _Phase.LEADING:
-            return NotLeadingError("its Dispatcher has failed, and another one follows")
         return NotLeadingError(
             f"it has lost the leadership of cluster '{self._election.cluster}', and {self._election.leader_text}"
         )

@@ -97,9 +97,11 @@ class JobArchive:
         self._entries: dict[JobId, _Entry] = {}
 
     @property
-    def expiration_ms(self) -> float:
-        """Return the time in milliseconds for which an ended job is remembered."""
-        return self._limits.expiration_ms
+    def next_expiry_ms(self) -> float | None:
+        """Return the milliseconds until a job is forgotten for its age; None where there is no job."""
+        for entry in self._entries.values():
+            return max(0.0, entry.expires_ms - self._clock.monotonic_ms())
+        return None
 
     def add(self, archived: ArchivedJob) -> None:
         """Remember a job; beyond the bounds the oldest go, with what nobody fetched from them."""

@@ -1,13 +1,17 @@
 """A cluster with real threads, a part of which fails from within.
 
-It ends with the cause, and so do its jobs; but a ResourceManager is followed by another one, and no task notices.
+It ends with the cause, and so do its jobs; but a ResourceManager or a Dispatcher is followed by another one, and no
+task notices.
 """
 
+import asyncio
+import threading
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 
+from headrace.cluster.dispatcher.dispatcher_runner import DISPATCHER_REPLACEMENTS_MAX
 from headrace.cluster.entrypoint import Cluster, ClusterFailedError
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
@@ -15,6 +19,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
+from headrace.gateways.errors import DuplicateJobSubmissionError, NotLeadingError
 from headrace.gateways.job_master import JobDetails
 from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
 from headrace.graph.job_graph import JobGraph
@@ -56,7 +61,8 @@ def test_the_job_fails_the_cluster_says_so_and_everything_ends(
     name: str, error: BaseException
 ) -> None:
     graph = long_job("endless")
-    with MiniCluster(settings={REPLACEMENTS_MAX.key: "0"}) as mini:
+    settings = {REPLACEMENTS_MAX.key: "0", DISPATCHER_REPLACEMENTS_MAX.key: "0"}
+    with MiniCluster(settings=settings) as mini:
         cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
         handle = mini.submit(graph)
         raise_in(ENDPOINTS[name](cluster), error)
@@ -74,7 +80,7 @@ def test_a_job_whose_master_fails_ends_with_the_cause() -> None:
     with MiniCluster() as mini:
         dispatcher = mini.handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
         mini.submit(graph)
-        [job] = dispatcher._jobs.values()  # pyright: ignore[reportPrivateUsage]
+        [job] = dispatcher._jobs  # pyright: ignore[reportPrivateUsage]
         raise_in(job.job_master, LookupError("a bug"))
         result = mini.await_result(graph.job_id, 30)
         assert result.status is JobStatus.FAILED and result.failure is not None
@@ -182,3 +188,83 @@ def test_a_resource_manager_that_was_followed_has_no_say_any_more() -> None:
         with pytest.raises(HeadraceError, match="fencing token"):
             mini.handle.call(stale.request_resource_overview(), 10)
         assert resources(mini).task_managers == ()
+
+
+def await_next_dispatcher(mini: MiniCluster, before: RpcEndpoint) -> None:
+    cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
+    wait_until(lambda: cluster.dispatcher is not before, 10, "another Dispatcher follows")
+
+
+@pytest.mark.parametrize("way", ["a bug", "its end"])
+def test_another_dispatcher_follows_for_the_same_jobs(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph, short = long_job("goes on"), long_job("ends meanwhile", count=40)
+    with MiniCluster(task_manager_count=2) as mini:
+        mini.submit(graph)
+        mini.submit(short)
+        wait_until(lambda: emitted_count(mini, short) > 0, 30, "both jobs run")
+        failing = mini.handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
+        if way == "a bug":
+            raise_in(failing, LookupError("a bug"))
+        else:
+            failing.close_async()
+        await_next_dispatcher(mini, failing)
+        # Submitted again, as clients do whose answer was lost.
+        with pytest.raises(DuplicateJobSubmissionError):
+            mini.submit(graph)
+        assert mini.await_result(short.job_id, 30).status is JobStatus.FINISHED
+        so_far = emitted_count(mini, graph)
+        wait_until(lambda: emitted_count(mini, graph) > so_far, 30, "records go on")
+        details = details_of(mini, graph)
+        assert details.restart_count == 0 and details.status is JobStatus.RUNNING
+        attempts = {one.attempt_number for vertex in details.vertices for one in vertex.subtasks}
+        assert attempts == {0}
+        mini.handle.call(mini.handle.dispatcher.cancel_job(graph.job_id), 10)
+        assert mini.await_result(graph.job_id, 30).status is JobStatus.CANCELED
+        listed = mini.handle.call(mini.handle.dispatcher.list_jobs(), 10)
+        assert {one.job_id for one in listed} == {graph.job_id, short.job_id}
+        assert mini.handle.failure is None and not mini.handle.is_shutting_down.is_set()
+    (told,) = [each for each in caplog.messages if "another one follows it" in each]
+    assert "dispatcher_0" in told and DISPATCHER_REPLACEMENTS_MAX.key in told
+    assert ("LookupError: a bug" if way == "a bug" else "it was closed") in told
+
+
+def test_a_submission_under_way_outlives_the_dispatcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = long_job("stored")
+    with MiniCluster() as mini:
+        cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
+        jobs, failing = cluster._dispatchers.jobs, cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
+        start, begun, may_go_on = jobs._submit, threading.Event(), asyncio.Event()  # pyright: ignore[reportPrivateUsage]
+
+        async def slow(graph: JobGraph) -> None:
+            begun.set()
+            await may_go_on.wait()
+            await start(graph)
+
+        monkeypatch.setattr(jobs, "_submit", slow)
+        asked = asyncio.run_coroutine_threadsafe(
+            mini.handle.dispatcher.submit_job(graph), mini.handle.loop
+        )
+        assert begun.wait(10)
+        raise_in(failing, LookupError("a bug"))
+        with pytest.raises(NotLeadingError, match="another one follows it"):
+            asked.result(10)
+        await_next_dispatcher(mini, failing)
+        mini.handle.loop.call_soon_threadsafe(may_go_on.set)
+        wait_until(lambda: emitted_count(mini, graph) > 0, 30, "the job runs")
+
+
+def test_a_dispatcher_that_fails_again_and_again_ends_the_cluster() -> None:
+    graph = long_job("endless")
+    with MiniCluster(settings={DISPATCHER_REPLACEMENTS_MAX.key: "2"}) as mini:
+        mini.submit(graph)
+        for number in range(3):
+            failing = mini.handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
+            raise_in(failing, LookupError(f"bug {number}"))
+            if number < 2:
+                await_next_dispatcher(mini, failing)
+        result = mini.await_result(graph.job_id, 30)
+        assert result.status is JobStatus.FAILED and result.failure is not None
+        assert "LookupError: bug 2 (in endpoint" in result.failure.text
+        assert isinstance(mini.handle.failure, ClusterFailedError)

@@ -6,7 +6,7 @@ from typing import cast
 from headrace.cluster.dispatcher.client_heartbeats import ClientHeartbeats
 from headrace.core.clock import ManualClock
 from headrace.core.ids import JobId
-from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.service import RpcService
 
 JOB = JobId(b"j" * 16)
 TIMEOUT_MS = 1_000
@@ -22,15 +22,15 @@ class Timer:
         self.is_cancelled = True
 
 
-class Endpoint:
-    """The time of an endpoint, which passes by hand."""
+class Service:
+    """The time of an RpcService, which passes by hand."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.now_ms = 0.0
         self.timers: list[Timer] = []
 
-    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> Timer:
+    def schedule(self, delay_ms: float, action: Callable[[], None]) -> Timer:
         self.timers.append(Timer(self.now_ms + delay_ms, action))
         return self.timers[-1]
 
@@ -42,48 +42,48 @@ class Endpoint:
                 timer.action()
 
 
-def followed() -> tuple[Endpoint, ClientHeartbeats, list[JobId]]:
-    endpoint, gone = Endpoint(), list[JobId]()
-    heartbeats = ClientHeartbeats(cast("RpcEndpoint", endpoint), gone.append)
+def followed() -> tuple[Service, ClientHeartbeats, list[JobId]]:
+    service, gone = Service(), list[JobId]()
+    heartbeats = ClientHeartbeats(cast("RpcService", service), gone.append)
     heartbeats.follow(JOB, TIMEOUT_MS)
-    return endpoint, heartbeats, gone
+    return service, heartbeats, gone
 
 
 def test_a_client_that_is_never_heard_is_given_up_after_the_timeout() -> None:
-    endpoint, _, gone = followed()
-    endpoint.pass_to(TIMEOUT_MS - 1)
+    service, _, gone = followed()
+    service.pass_to(TIMEOUT_MS - 1)
     assert gone == []
-    endpoint.pass_to(TIMEOUT_MS)
-    endpoint.pass_to(5 * TIMEOUT_MS)
+    service.pass_to(TIMEOUT_MS)
+    service.pass_to(5 * TIMEOUT_MS)
     assert gone == [JOB]
 
 
 def test_a_heartbeat_keeps_the_job_until_the_time_that_it_says() -> None:
-    endpoint, heartbeats, gone = followed()
-    endpoint.pass_to(900)
-    heartbeats.heard(JOB, endpoint.clock.now_ms() + 400)
-    endpoint.pass_to(1_299)
+    service, heartbeats, gone = followed()
+    service.pass_to(900)
+    heartbeats.heard(JOB, service.clock.now_ms() + 400)
+    service.pass_to(1_299)
     assert gone == []
-    endpoint.pass_to(1_300)
+    service.pass_to(1_300)
     assert gone == [JOB]
 
 
 def test_a_clock_that_goes_wrong_neither_ends_a_job_nor_keeps_it_for_ever() -> None:
-    endpoint, heartbeats, gone = followed()
+    service, heartbeats, gone = followed()
     for said_ms in (-3_600_000, 3_600_000):
-        heartbeats.heard(JOB, endpoint.clock.now_ms() + said_ms)
-        endpoint.pass_to(endpoint.now_ms + TIMEOUT_MS - 1)
+        heartbeats.heard(JOB, service.clock.now_ms() + said_ms)
+        service.pass_to(service.now_ms + TIMEOUT_MS - 1)
         assert gone == []
-    endpoint.pass_to(endpoint.now_ms + 1)
+    service.pass_to(service.now_ms + 1)
     assert gone == [JOB]
 
 
 def test_jobs_that_have_ended_or_go_on_without_a_client_are_left_alone() -> None:
-    endpoint, heartbeats, gone = followed()
+    service, heartbeats, gone = followed()
     heartbeats.forget(JOB)
-    heartbeats.heard(JOB, endpoint.clock.now_ms() + 10)
+    heartbeats.heard(JOB, service.clock.now_ms() + 10)
     other = JobId(b"o" * 16)
     heartbeats.follow(other, 0)
-    heartbeats.heard(other, endpoint.clock.now_ms() + 10)
-    endpoint.pass_to(10 * TIMEOUT_MS)
+    heartbeats.heard(other, service.clock.now_ms() + 10)
+    service.pass_to(10 * TIMEOUT_MS)
     assert gone == []

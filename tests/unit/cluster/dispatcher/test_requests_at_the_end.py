@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headrace.checkpoint.state_queries import StatesQuery
-from headrace.cluster.dispatcher import dispatcher as dispatcher_module
+from headrace.cluster.dispatcher import running_jobs
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
@@ -57,21 +57,22 @@ class World:
         network = LoopbackNetwork(clock, SeededRandom(1), loop=self.loop)
         master, client = network.create_service("master"), network.create_service("client")
         blobs = start_scripted(master, "blobs", BlobServerGateway)
-        monkeypatch.setattr(dispatcher_module, "JobMaster", self._lead)
-        dispatcher = Dispatcher(
+        monkeypatch.setattr(running_jobs, "JobMaster", self._lead)
+        blob_server = master.gateway(blobs.address, BlobServerGateway)
+        jobs = running_jobs.RunningJobs(
             master,
-            DispatcherId(b"d" * 16),
             JobManagerSharedServices(
                 leader_retrieval_address="headrace.loopback://master/rpc/leaders",
                 coordinator_factories={},
-                blob_server=master.gateway(blobs.address, BlobServerGateway),
+                blob_server=blob_server,
                 shuffle_master=CreditBasedShuffleMaster(),
             ),
             leader_election=EmbeddedLeaderElection(SeededRandom(1)),
             archive=JobArchive(ArchiveLimits.from_settings(master.settings), clock),
-            on_shut_down=lambda: None,
             on_job_ended=self.listen,
         )
+        dispatcher_id = DispatcherId(b"d" * 16)
+        dispatcher = Dispatcher(master, dispatcher_id, jobs, blob_server, on_shut_down=lambda: None)
         dispatcher.start()
         self.gateway = client.gateway(
             dispatcher.address, DispatcherGateway, dispatcher.fencing_token

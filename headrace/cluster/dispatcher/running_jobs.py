@@ -1,0 +1,427 @@
+"""RunningJobs: the jobs of a cluster that have not ended, with their JobMasters. It outlives each Dispatcher.
+
+    submitted ──stored, where there is a store──► running ──JobMaster ends──► in the archive, its record removed
+
+One per term of a leader, on the loop of the RpcService: a Dispatcher that fails is followed by another one, and no job
+notices. What is under way for a job, as the storage of a submission, goes on meanwhile.
+Source: Flink JobManagerRunnerRegistry, Dispatcher.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from headrace.cluster.blob.blob_client import release_blobs
+from headrace.cluster.dispatcher.client_heartbeats import ClientHeartbeats
+from headrace.cluster.dispatcher.job_archive import ArchivedJob, JobArchive
+from headrace.cluster.dispatcher.job_leader import BatchJobMasters, JobLeader
+from headrace.cluster.dispatcher.lost_job import archive_lost_job, archive_of_result
+from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
+from headrace.cluster.dispatcher.stored_jobs import EndedUnderEarlierLeader, StoredJobs
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
+from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
+from headrace.cluster.leadership import LeaderElection, job_component
+from headrace.core.clock import Cancellable
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ProgramError
+from headrace.core.ids import JobId, JobMasterId
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.ended_job import EndedJob, OnJobEnded
+from headrace.gateways.errors import (
+    ClusterShutDownError,
+    DuplicateJobSubmissionError,
+    NotLeadingError,
+    UnknownJobError,
+)
+from headrace.gateways.job_master import JobGateway
+from headrace.graph.job_graph import JobGraph, blob_keys
+from headrace.graph.pipeline_options import runs_in_batch
+from headrace.rpc.service import RpcService
+
+_LOG: Final = logging.getLogger(__name__)
+
+SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
+    "headrace.cluster.shutdown-jobs-timeout",
+    timedelta,
+    timedelta(seconds=10),
+    "Time for which a cluster that ends waits for its jobs to be cancelled.",
+)
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that has not ended, and when it was submitted (wall clock). `ended` is completed with its result."""
+
+    graph: JobGraph
+    submitted_ms: int
+    job_master: JobLeader
+    gateway: JobGateway
+    ended: asyncio.Future[JobResult]
+
+
+class RunningJobs:
+    """`archive` remembers ended jobs, also those of terms before. `on_job_ended` is told all about each one.
+
+    With `stored_jobs` it goes on with the jobs of the leader before it, and leaves its own to the next one unless a
+    client ends the cluster: `on_leaving` hears of it before. An error that no job can be blamed for ends the process.
+    `batch_job_masters` makes the JobMasters of jobs in BATCH mode, where there is a Spark for them.
+    """
+
+    def __init__(
+        self,
+        rpc_service: RpcService,
+        services: JobManagerSharedServices,
+        *,
+        leader_election: LeaderElection,
+        archive: JobArchive,
+        on_leaving: Callable[[], None] = lambda: None,
+        on_job_ended: OnJobEnded | None = None,
+        stored_jobs: StoredJobs | None = None,
+        batch_job_masters: BatchJobMasters | None = None,
+    ) -> None:
+        self._rpc_service: Final = rpc_service
+        self._services: Final = services
+        self._leader_election: Final = leader_election
+        self._archive: Final = archive
+        self._on_leaving: Final = on_leaving
+        self._on_job_ended: Final = on_job_ended
+        self._stored: Final = stored_jobs
+        self._batch_job_masters: Final = batch_job_masters
+        self._clients: Final = ClientHeartbeats(rpc_service, self._client_gone)
+        self._jobs: Final[dict[JobId, RunningJob]] = {}
+        self._submitting: Final[dict[JobId, asyncio.Task[None]]] = {}
+        # Ends of JobMasters whose jobs are left to the next leader, and jobs that are being forgotten.
+        self._left: Final[list[asyncio.Future[None]]] = []
+        self._forgetting: Final[dict[asyncio.Task[None], None]] = {}
+        self._expiry: Cancellable | None = None
+        self._failure: BaseException | None = None
+        self._is_recovered = False
+        self._is_shutting_down = False
+        self._has_left = False
+
+    def find(self, job_id: JobId) -> RunningJob | None:
+        """Return a job, or None where it has ended or never was."""
+        return self._jobs.get(job_id)
+
+    def __iter__(self) -> Iterator[RunningJob]:
+        return iter(tuple(self._jobs.values()))
+
+    def archived(self) -> tuple[ArchivedJob, ...]:
+        """Return the jobs that have ended and are remembered."""
+        return self._archive.jobs()
+
+    def find_archived(self, job_id: JobId) -> ArchivedJob:
+        """Return a job that has ended; UnknownJobError, or NotLeadingError where it was left to the next leader."""
+        archived = self._archive.find(job_id)
+        if archived is None:
+            raise self._unknown(job_id)
+        return archived
+
+    def status_of(self, job_id: JobId) -> JobStatus:
+        """Return the status of a job that runs or has ended; errors as `find_archived`."""
+        status = self._known_status(job_id)
+        if status is None:
+            raise self._unknown(job_id)
+        return status
+
+    def heard_client(self, job_id: JobId, expired_timestamp_ms: int) -> None:
+        """The client of a job lives. See ClientHeartbeats."""
+        self._clients.heard(job_id, expired_timestamp_ms)
+
+    async def recover(self) -> None:
+        """Go on with what the leader before this one has left, once. Errors of StoredJobs."""
+        if self._stored is None or self._is_recovered:
+            return
+        recovered = await self._stored.recover()
+        self._is_recovered = True
+        for ended in recovered.ended:
+            self._archive_ended(ended)
+        for stored in recovered.jobs:
+            graph = stored.graph
+            _LOG.warning("job '%s' (%s) goes on under this leader", graph.name, graph.job_id)
+            self._start(graph, stored.submitted_ms, stored.first_attempt_number(recovered.epoch))
+
+    async def submit(self, graph: JobGraph) -> None:
+        """Start a job; a graph that cannot run at all is refused with its error.
+
+        Whoever waits may go: the submission goes on, and is refused or done as a whole.
+        """
+        job_id = graph.job_id
+        self._refuse_if_failed()
+        self._refuse_known(job_id)
+        if not graph.vertices:
+            raise ProgramError(f"the job '{graph.name}' has no operators")
+        refuse_above_quota(graph, self._rpc_service.settings)
+        submission = self._rpc_service.spawn(self._submit(graph), f"submission of job {job_id}")
+        self._submitting[job_id] = submission
+        submission.add_done_callback(functools.partial(self._submitted, job_id))
+        await asyncio.shield(submission)
+
+    def shut_down(self) -> None:
+        """Give up all jobs, whose checkpoints stay, and take none any more."""
+        self._is_shutting_down = True
+        self._failure = self._failure or ClusterShutDownError()
+        for job in self:
+            job.job_master.cancel_by_dispatcher()
+
+    def fail(self, error: BaseException) -> None:
+        """The cluster cannot go on: all jobs fail with `error`, and none is taken any more."""
+        self._failure = self._failure or error
+        self.fail_jobs(error)
+
+    def fail_jobs(self, error: BaseException) -> None:
+        """The host is gone: nothing can run any more. Jobs that are stored are left to the next leader."""
+        if self._stored is not None:
+            self._failure = self._failure or error
+            self._leave()
+            return
+        for job in self:
+            try:
+                job.job_master.fail_for_good(error)
+            except Exception:
+                _LOG.exception("job '%s' could not be ended after a fatal error", job.graph.name)
+                job.job_master.on_fatal_error(error)
+
+    async def fail_jobs_and_wait(self, error: BaseException) -> None:
+        """The host is about to go: fail all jobs with `error`, and give their tasks a little time to end."""
+        self.fail_jobs(error)
+        await self._await_ends()
+
+    async def close(self) -> None:
+        """Cancel all jobs, give them a little time, then end their JobMasters; or leave them to the next leader.
+
+        No job is taken any more. Idempotent.
+        """
+        self._failure = self._failure or ClusterShutDownError()
+        if self._stored is not None and not self._is_shutting_down:
+            self._leave()
+        for job in self:
+            job.job_master.cancel_by_dispatcher()
+        await self._await_ends()
+        for job in self:
+            await job.job_master.close()
+        for work in (*self._submitting.values(), *self._forgetting):
+            work.cancel()
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    # Submission
+
+    async def _submit(self, graph: JobGraph) -> None:
+        submitted_ms = self._rpc_service.clock.now_ms()
+        if self._stored is not None:
+            graph = self._stored.completed(graph, self._rpc_service.settings)
+        keys = blob_keys(graph)
+        if keys:
+            await self._services.blob_server.retain_job(graph.job_id, keys)
+        try:
+            if self._stored is not None:
+                await self._stored.put(graph, submitted_ms)
+            self._refuse_if_failed()
+            self._start(graph, submitted_ms)
+        except BaseException as error:
+            self._release_blobs(graph)
+            if self._stored is not None and isinstance(error, Exception):
+                await self._stored.remove(graph.job_id)
+            raise
+
+    def _submitted(self, job_id: JobId, submission: asyncio.Task[None]) -> None:
+        del self._submitting[job_id]
+        if not submission.cancelled():
+            submission.exception()  # all who waited may have gone
+
+    def _refuse_if_failed(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _refuse_known(self, job_id: JobId) -> None:
+        known = self._known_status(job_id)
+        if known is None and self._stored is not None:
+            known = self._stored.status_of_ended(job_id)
+        if known is None and job_id in self._submitting:
+            known = JobStatus.INITIALIZING
+        if known is not None:
+            raise DuplicateJobSubmissionError(str(job_id), known.name)
+
+    def _known_status(self, job_id: JobId) -> JobStatus | None:
+        job = self._jobs.get(job_id)
+        if job is not None:
+            return job.job_master.status
+        archived = self._archive.find(job_id)
+        return None if archived is None else archived.job.details.status
+
+    def _unknown(self, job_id: JobId) -> Exception:
+        """Return the error for a job that is not here: any more, where jobs were left to the next leader."""
+        if self._has_left:
+            return NotLeadingError("its jobs are left to the next leader")
+        return UnknownJobError(str(job_id))
+
+    def _start(self, graph: JobGraph, submitted_ms: int, first_attempt_number: int = 0) -> None:
+        job_id = graph.job_id
+        job_master_id = self._leader_election.grant(job_component(str(job_id)), JobMasterId)
+        job_master = self._new_job_master(job_master_id, graph, first_attempt_number)
+        self._jobs[job_id] = RunningJob(
+            graph,
+            submitted_ms,
+            job_master,
+            job_master.self_gateway(JobGateway),
+            self._rpc_service.loop.create_future(),
+        )
+        job_master.termination.add_done_callback(
+            functools.partial(self._job_master_terminated, job_id)
+        )
+        job_master.start()
+        self._clients.follow(job_id, graph.client_heartbeat_timeout_ms)
+
+    def _new_job_master(
+        self, job_master_id: JobMasterId, graph: JobGraph, first_attempt_number: int
+    ) -> JobLeader:
+        if runs_in_batch(Settings(graph.settings)):
+            if self._batch_job_masters is None:
+                raise ProgramError(
+                    f"job '{graph.name}' is in BATCH mode, which runs on Spark stages, and this cluster has no Spark: "
+                    "run it in STREAMING mode, which gives the same results"
+                )
+            return self._batch_job_masters(self._rpc_service, job_master_id, graph, self._job_ended)
+        return JobMaster(
+            self._rpc_service,
+            job_master_id,
+            graph,
+            self._services,
+            on_ended=self._job_ended,
+            on_terminal=None if self._stored is None else self._stored.job_terminal,
+            first_attempt_number=first_attempt_number,
+        )
+
+    # Ends of jobs
+
+    def _client_gone(self, job_id: JobId) -> None:
+        job = self._jobs.get(job_id)
+        if job is not None:
+            _LOG.warning(
+                "job '%s' (%s) is cancelled: its client, with which it was to end "
+                "(execution.shutdown-on-attached-exit), has sent no heartbeat in time (client.heartbeat.timeout)",
+                job.graph.name,
+                job_id,
+            )
+            job.job_master.cancel_by_dispatcher()
+
+    def _job_ended(self, archived: ArchivedJob) -> None:
+        """Called by the JobMaster, on the same thread."""
+        job_id = archived.job.details.job_id
+        job = self._jobs.pop(job_id, None)
+        if job is None:
+            return
+        self._clients.forget(job_id)
+        self._remember(archived)
+        self._tell_ended(archived.job)
+        if not job.ended.done():
+            job.ended.set_result(archived.job.result)
+        job.job_master.close_async()
+        if self._stored is not None:
+            self._forget(self._stored.clean_up(job_id), f"forget job {job_id}")
+
+    def _tell_ended(self, job: EndedJob) -> None:
+        if self._on_job_ended is None:
+            return
+        try:
+            self._on_job_ended(job)
+        except Exception:
+            _LOG.exception("nobody was told that job '%s' has ended", job.details.name)
+
+    def _job_master_terminated(self, job_id: JobId, termination: asyncio.Future[None]) -> None:
+        """A JobMaster that ends before its job has failed itself: the job is FAILED with what killed it."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        error = termination.exception() or RuntimeError("the JobMaster was closed")
+        if isinstance(error, LeadershipLostError):
+            return  # the job is the next leader's, and the cluster is about to notice
+        info = error_info_of(error, f"the JobMaster of job '{job.graph.name}'")
+        self._release_blobs(job.graph)
+        now_ms, settings = self._rpc_service.clock.now_ms(), self._rpc_service.settings
+        lost = archive_lost_job(job.graph, settings, info, job.submitted_ms, now_ms)
+        if self._stored is None:
+            self._job_ended(lost)
+        else:
+            self._forget(self._store_lost(self._stored, lost), f"record the end of job {job_id}")
+
+    async def _store_lost(self, stored: StoredJobs, lost: ArchivedJob) -> None:
+        await stored.job_terminal(lost.job.result, keeps_latest=True)
+        self._job_ended(lost)
+
+    def _archive_ended(self, ended: EndedUnderEarlierLeader) -> None:
+        """Answer for a job that ended under an earlier leader, with its result, for as long as for one's own."""
+        graph, submitted_ms, result = ended.stored.graph, ended.stored.submitted_ms, ended.result
+        if self._archive.find(graph.job_id) is not None:
+            return
+        ended_ms = submitted_ms + result.net_runtime_ms
+        settings = self._rpc_service.settings
+        self._remember(archive_of_result(graph, settings, result, submitted_ms, ended_ms))
+
+    def _remember(self, archived: ArchivedJob) -> None:
+        self._archive.add(archived)
+        if self._expiry is None:
+            self._await_expiry()
+
+    def _await_expiry(self) -> None:
+        """What expires must not wait in memory for a question: look when the next one is due."""
+        due_ms = self._archive.next_expiry_ms
+        self._expiry = None if due_ms is None else self._rpc_service.schedule(due_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._archive.forget_expired()
+        self._await_expiry()
+
+    def _leave(self) -> None:
+        """End the JobMasters of all jobs, whose checkpoints and graphs stay: the next leader goes on with them."""
+        self._on_leaving()
+        self._has_left = True
+        jobs = list(self._jobs.items())
+        self._jobs.clear()
+        now_ms = self._rpc_service.clock.now_ms()
+        for job_id, job in jobs:
+            _LOG.warning("job '%s' (%s) is left to the next leader", job.graph.name, job_id)
+            self._clients.forget(job_id)
+            if not job.ended.done():
+                name, runtime_ms = job.graph.name, now_ms - job.submitted_ms
+                job.ended.set_result(JobResult(job_id, name, JobStatus.SUSPENDED, runtime_ms, {}))
+            self._left.append(job.job_master.close_async())
+            # The next leader may be another process, which deletes its own copies only.
+            self._release_blobs(job.graph)
+
+    async def _await_ends(self) -> None:
+        await self._wait_a_while([*(job.ended for job in self._jobs.values()), *self._left])
+        await self._wait_a_while([*self._submitting.values(), *self._forgetting])
+
+    async def _wait_a_while(self, ends: Sequence[asyncio.Future[Any]]) -> None:
+        if not ends:
+            return
+        timeout_ms = self._rpc_service.settings.duration_ms(SHUTDOWN_JOBS_TIMEOUT)
+        _, late = await asyncio.wait(ends, timeout=timeout_ms / 1000)
+        if late:
+            _LOG.warning("%d job(s) did not end in time", len(late))
+
+    def _release_blobs(self, graph: JobGraph) -> None:
+        """Release the blobs of a job that has no JobMaster to do so."""
+        if blob_keys(graph):
+            self._forget(release_blobs(graph, self._services.blob_server), "release blobs")
+
+    def _forget(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Begin work for a job that is over; `close` waits for it a little."""
+        forgetting = self._rpc_service.spawn(work, name)
+        self._forgetting[forgetting] = None
+        forgetting.add_done_callback(self._forgotten)
+
+    def _forgotten(self, forgetting: asyncio.Task[None]) -> None:
+        del self._forgetting[forgetting]
+        error = None if forgetting.cancelled() else forgetting.exception()
+        # A leader that follows does what is left.
+        if error is not None and not isinstance(error, LeadershipLostError):
+            self._rpc_service.fatal_error(error)
