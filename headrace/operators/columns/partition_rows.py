@@ -1,8 +1,8 @@
 """PartitionRows: the rows of a subtask or of its keys, held in columns until all of them are there.
 
 What is more than `HELD_BYTES` lies in unnamed files that are mapped into memory, so that the kernel may drop their
-pages and read them again. `PartitionRows` is also the state of an operator: keyed rows by key group, other rows in items
-that a restore at another parallelism shares out. `groups_by_key` cuts ordered rows into keys.
+pages and read them again. `PartitionRows` is also the state of an operator: keyed rows by key group, other rows in
+items that a restore at another parallelism shares out. `groups_by_key` cuts ordered rows into keys.
 Source: Flink SortPartitionOperator, MapPartitionOperator, ExternalSorter.
 """
 

@@ -6,6 +6,7 @@ PartitionReduceOperator, PartitionAggregateOperator.
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.checkpoint.handles import Committable
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import USER_EXCEPTIONS, RecordTypeError, short_repr
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_types import data_schema
@@ -48,7 +49,29 @@ _NOTHING: Final = object()
 _STATE_NAME: Final = "partition-fold"
 
 
-class FullPartitionOperator(FunctionOperator, OneInputOperator):
+class EndOfInputOperator(FunctionOperator, OneInputOperator):
+    """Base: emits results when the input ends, and the last watermark behind them, so that none is late."""
+
+    _has_ended_time = False
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        # An input that is idle does not hold event time back, and may give more records all the same.
+        if timestamp_ms == MAX_WATERMARK:
+            self._has_ended_time = True
+        else:
+            super().process_watermark(timestamp_ms, output)
+
+    def end_input(self, input_number: int, output: Output) -> None:
+        self._emit_results(output)
+        if self._has_ended_time:
+            super().process_watermark(MAX_WATERMARK, output)
+
+    @abstractmethod
+    def _emit_results(self, output: Output) -> None:
+        """Emit the results of all records that are still held."""
+
+
+class FullPartitionOperator(EndOfInputOperator):
     """Base: holds rows in columns, and calls `_process` with each partition or key."""
 
     is_per_record = False
@@ -70,7 +93,7 @@ class FullPartitionOperator(FunctionOperator, OneInputOperator):
         if self._is_keyed:
             self._process_all(self._rows.groups_by_key(self._rows.take()), output)
 
-    def end_input(self, input_number: int, output: Output) -> None:
+    def _emit_results(self, output: Output) -> None:
         blocks = few_blocks(self._rows.take())
         if self._is_keyed:
             self._process_all(self._rows.groups_by_key(in_hash_order(blocks)), output)
@@ -142,9 +165,8 @@ class MapPartitionOperator(FullPartitionOperator):
         return [fit_columns(batch, self._output_schema, type_text) for batch in batches]
 
     def _of_pandas(self, made: Any) -> list[pa.RecordBatch]:
-        import pandas as pd  # the function brought it
-
-        if not isinstance(made, pd.DataFrame):
+        # Loaded by name: it is no package that this one needs, and who asks for it has it.
+        if not isinstance(made, import_module("pandas").DataFrame):
             raise self._no_table(made, "map_pandas must return a pandas.DataFrame")
         if not len(made):
             return []
@@ -196,7 +218,7 @@ class SortPartitionOperator(FullPartitionOperator):
             output.emit(RecordBatch.of_columns(self.context.types.output, piece))
 
 
-class FoldPartitionOperator(FunctionOperator, OneInputOperator):
+class FoldPartitionOperator(EndOfInputOperator):
     """Emits the fold of all records of the subtask; at another parallelism, folds that meet become one."""
 
     def __init__(self, spec: FoldPartitionSpec) -> None:
@@ -248,7 +270,7 @@ class FoldPartitionOperator(FunctionOperator, OneInputOperator):
             raise user_error(error, self.context.operator_name) from error
         return []
 
-    def end_input(self, input_number: int, output: Output) -> None:
+    def _emit_results(self, output: Output) -> None:
         folded, self._folded = self._folded, _NOTHING
         if folded is _NOTHING:
             return

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import OperatorSubtaskState
+from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import UserCodeError
 from headrace.core.key_hash import hash_keys
 from headrace.core.operator_spec import OperatorSpec
@@ -25,7 +26,7 @@ from headrace.functions.specs.columnar_specs import (
     SortPartitionSpec,
 )
 from headrace.operators.columns import partition_rows
-from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows
+from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 
 ROW = Types.ROW_NAMED(["key", "n"], [Types.STRING(), Types.LONG()])
@@ -77,7 +78,7 @@ STEPS: list[HarnessStep] = [
 
 def test_a_function_gets_all_records_of_its_key_in_the_order_in_which_they_came() -> None:
     assert len(set(hash_keys([ONE, OTHER]).tolist())) == 1
-    harness = run_all_ways(listing, STEPS, finishes=True)
+    harness = run_all_ways(listing, STEPS)
     assert sorted(harness.output.timed_rows) == [
         (("Aa", [1, 4, 7]), None),
         (("BB", [3]), None),
@@ -96,7 +97,7 @@ def test_keys_of_any_type_are_told_apart(key_type: TypeInformation) -> None:
             MapPartitionSpec(listed), input_types=[ROW], keys=[key_of], key_type=key_type
         )
 
-    harness = run_all_ways(create, STEPS, finishes=True)
+    harness = run_all_ways(create, STEPS)
     assert sorted(harness.output.rows) == [
         ("Aa", [1, 4, 7]),
         ("BB", [3]),
@@ -155,7 +156,7 @@ def test_functions_are_opened_and_write_to_side_outputs() -> None:
             key_type=Types.STRING(),
         )
 
-    harness = run_all_ways(create, STEPS, finishes=True)
+    harness = run_all_ways(create, STEPS)
     assert sorted(row.n for row in harness.output.rows) == [3, 4, 5, 6, 7]
     assert sorted(row.n for row in harness.output.side_rows("small")) == [1, 2]
 
@@ -346,13 +347,26 @@ def folds(kind: str) -> OperatorHarness:
 
 @pytest.mark.parametrize(("kind", "result"), [("reduce", Row(key="Aa", n=28)), ("aggregate", 4.0)])
 def test_all_records_of_a_subtask_are_folded(kind: str, result: Any) -> None:
-    harness = run_all_cuts(lambda: folds(kind), STEPS, finishes=True)
+    harness = run_all_cuts(lambda: folds(kind), STEPS)
     assert harness.output.timed_rows == [(result, None)]
     harness = folds(kind)
     for step in STEPS:
         harness.perform(step)
         harness.restart(harness.snapshot())
     assert finished(harness) == [result]
+
+
+@pytest.mark.parametrize("create", [listing, lambda: folds("reduce")])
+def test_results_come_before_the_last_watermark(create: Callable[[], OperatorHarness]) -> None:
+    harness = create()
+    for step in (STEPS[0], WatermarkAt(8), WatermarkAt(MAX_WATERMARK)):
+        harness.perform(step)
+    assert harness.output.watermarks == [8], "an idle input may wake up"
+    harness.perform(STEPS[1])
+    harness.finish()
+    kinds = [element[0] for element in harness.output.main]
+    assert kinds[0] == "watermark" == kinds[-1] and set(kinds[1:-1]) == {"row"}
+    assert harness.output.watermarks == [8, MAX_WATERMARK]
 
 
 def test_a_subtask_without_records_gives_no_fold() -> None:
