@@ -40,6 +40,7 @@ from headrace.api.streams.connected_streams import (
 )
 from headrace.api.streams.data_stream import DataStream, DataStreamSink
 from headrace.api.streams.keyed_stream import KeyedStream
+from headrace.api.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.api.streams.windowed_stream import AllWindowedStream, WindowedStream
 from headrace.core.pyflink_refusals import SinkFunction, SourceFunction
 from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
@@ -72,6 +73,8 @@ from headrace.functions.record import (
     FlatMapFunction,
     KeySelector,
     MapFunction,
+    MapPartitionFunction,
+    Order,
     Partitioner,
     ReduceFunction,
 )
@@ -99,6 +102,7 @@ __all__ = [
     "StreamExecutionEnvironment",
     "RuntimeExecutionMode",
     "KeyedStream",
+    "PartitionWindowedStream",
     "MemorySize",
     "SlotSharingGroup",
     "WindowedStream",
@@ -122,6 +126,8 @@ __all__ = [
     "TimeDomain",
     "TimerService",
     "MapFunction",
+    "MapPartitionFunction",
+    "Order",
     "CoMapFunction",
     "FlatMapFunction",
     "CoFlatMapFunction",

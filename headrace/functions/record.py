@@ -3,8 +3,9 @@
 Wherever one of these classes is taken, a plain callable with the same arguments is taken too.
 """
 
+import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,6 +60,21 @@ class CoFlatMapFunction(Function):
     @abstractmethod
     def flat_map2(self, value: Any) -> Iterable[Any] | None:
         """Return or yield the results for a record of the second stream."""
+
+
+class MapPartitionFunction(Function):
+    """All records of a partition or key in, any number out."""
+
+    @abstractmethod
+    def map_partition(self, values: Iterator[Any]) -> Iterable[Any] | None:
+        """Return or yield the results; None for none. `values` can be read once."""
+
+
+class Order(enum.Enum):
+    """Direction of a sort."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
 
 
 class FilterFunction(Function):

@@ -30,6 +30,11 @@ from headrace.operators.record.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
+from headrace.operators.record.full_partition import (
+    FoldPartitionOperator,
+    MapPartitionOperator,
+    SortPartitionOperator,
+)
 from headrace.operators.record.interval_join import IntervalJoinOperator
 from headrace.operators.record.keys import KeyByOperator, KeyedValuesOperator
 from headrace.operators.record.process import (
@@ -94,6 +99,9 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     columnar_specs.LocalSessionAggregateSpec.kind: LocalSessionAggregateOperator,
     columnar_specs.LocalAggregateSpec.kind: LocalAggregateOperator,
     columnar_specs.SlicedAggregateSpec.kind: SlicedAggregateOperator,
+    columnar_specs.MapPartitionSpec.kind: MapPartitionOperator,
+    columnar_specs.SortPartitionSpec.kind: SortPartitionOperator,
+    columnar_specs.FoldPartitionSpec.kind: FoldPartitionOperator,
     operator_specs.CoGroupSpec.kind: CoGroupOperator,
     operator_specs.WindowJoinSpec.kind: WindowJoinOperator,
     operator_specs.IntervalJoinSpec.kind: IntervalJoinOperator,

@@ -86,7 +86,7 @@ class OperatorStateHandler:
         self._operator_name = operator_name
         self._chunks: Sequence[StateChunk] = () if restored is None else restored.chunks
         self._clock = clock or SystemClock()
-        self._scratch = scratch
+        self.scratch = scratch
         self._snapshotables: dict[str, Snapshotable] = {}
         self._restored_keyed = RestoredKeyedState(self._chunks, self.reader, key_groups)
         self._keyed_backend: TypedStateBackend[Any] | None = None
@@ -113,7 +113,7 @@ class OperatorStateHandler:
                 self.reader,
                 self._clock,
                 self._settings,
-                self._scratch,
+                self.scratch,
             )
         if native:
             raise StateIncompatibleError(

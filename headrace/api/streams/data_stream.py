@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     )
     from headrace.api.streams.joined_streams import CoGroupedStreams, JoinedStreams
     from headrace.api.streams.keyed_stream import KeyedStream
+    from headrace.api.streams.partition_windowed_stream import PartitionWindowedStream
     from headrace.api.streams.windowed_stream import AllWindowedStream
 
 
@@ -299,6 +300,12 @@ class DataStream(StreamProperties):
         from headrace.api.streams.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self.without_keys(), window_assigner)
+
+    def full_window_partition(self) -> "PartitionWindowedStream":
+        """Take all records of each subtask, or of each key of a keyed stream, together, when the input ends."""
+        from headrace.api.streams.partition_windowed_stream import PartitionWindowedStream
+
+        return PartitionWindowedStream(self)
 
     def shuffle(self) -> "DataStream":
         """Send each record to a random subtask."""

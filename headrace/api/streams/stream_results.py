@@ -82,20 +82,21 @@ def collect_arrow(stream: "DataStream", limit: int | None) -> pa.Table:
 
 def collect_pandas(stream: "DataStream", limit: int | None) -> Any:
     """Return the same as a DataFrame of pandas; ProgramError, before the program runs, where there is no pandas."""
-    _require("pandas", "to_pandas")
+    require_library("pandas", "to_pandas")
     return collect_arrow(stream, limit).to_pandas()
 
 
 def collect_polars(stream: "DataStream", limit: int | None) -> Any:
     """Return the same as a DataFrame of polars; ProgramError, before the program runs, where there is no polars."""
-    _require("polars", "to_polars")
+    require_library("polars", "to_polars")
     return import_module("polars").from_arrow(collect_arrow(stream, limit))
 
 
-def _require(library: str, method: str) -> None:
+def require_library(library: str, method: str, instead: str = "to_arrow") -> None:
+    """Raise ProgramError, which names what to use `instead`, where a library is not installed."""
     if find_spec(library) is None:
         raise ProgramError(
-            f"{method} needs {library}, which is not installed: pip install {library}, or use to_arrow"
+            f"{method} needs {library}, which is not installed: pip install {library}, or use {instead}"
         )
 
 

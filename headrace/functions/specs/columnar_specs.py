@@ -1,19 +1,21 @@
-"""Specs of vectorised keyed operators, and the columns that pass between their local and global phases.
+"""Specs of vectorised operators and of full partitions, and the columns between local and global phases.
 
 A two-phase aggregation runs once before the exchange, over the rows of each subtask, and again after it, over these
 partial results. Source: Flink's two-phase aggregation, LocalSlicingWindowAggOperator.
 """
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions.specs.operator_specs import ColumnAggregate
+from headrace.core.types.type_info import TypeInformation
+from headrace.functions.specs.operator_specs import ColumnAggregate, FunctionSpec
 
 SLICE: Final = "$slice"
 """Column of partial results: where their slice of event time begins, epoch ms."""
@@ -317,3 +319,44 @@ class SessionAggregateSpec(OperatorSpec):
     aggregation: SessionAggregation
     kind: ClassVar[str] = "session_aggregate"
     default_name: ClassVar[str] = "Session Aggregate"
+
+
+class PartitionForm(enum.Enum):
+    """Form in which a function is given all rows of a partition or key, and gives back rows."""
+
+    RECORDS = "records"
+    ARROW = "pyarrow.Table"
+    PANDAS = "pandas.DataFrame"
+
+
+@dataclass(frozen=True)
+class MapPartitionSpec(FunctionSpec):
+    """`map_partition`: MapPartitionFunction or callable; `map_arrow` and `map_pandas`: a callable on columns."""
+
+    form: PartitionForm = PartitionForm.RECORDS
+    kind: ClassVar[str] = "map_partition"
+    default_name: ClassVar[str] = "MapPartition"
+
+
+@dataclass(frozen=True)
+class SortPartitionSpec(OperatorSpec):
+    """`sort_partition`: by `column`, or by what `selector` (KeySelector or callable) returns; one of them is None."""
+
+    column: str | None
+    selector: Any
+    is_descending: bool
+    kind: ClassVar[str] = "sort_partition"
+    default_name: ClassVar[str] = "SortPartition"
+
+    def user_functions(self) -> tuple[object, ...]:
+        """The selector, if any."""
+        return () if self.selector is None else (self.selector,)
+
+
+@dataclass(frozen=True)
+class FoldPartitionSpec(FunctionSpec):
+    """`reduce` and `aggregate` of all records of a subtask. `folded_type`: of what is kept of them."""
+
+    folded_type: TypeInformation
+    kind: ClassVar[str] = "fold_partition"
+    default_name: ClassVar[str] = "PartitionReduce"

@@ -8,6 +8,7 @@ Source: Flink BatchExecutionKeyedStateBackend, MultiInputSortingDataInput.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -241,6 +242,7 @@ class StageTask:
         self._timers: Final = MailboxTimers(clock)
         self._listener: Final = _Listener(spec.collects)
         # The same for every attempt of a subtask, so that rows are dealt as they were.
+        directory = _local_directory(subtask_index)
         own_random = SeededRandom(f"{spec.job_id}-{vertex.vertex_id}-{subtask_index}")
         self._environment = TaskEnvironment(
             attempt_id=attempt_id,
@@ -253,10 +255,11 @@ class StageTask:
             random=own_random,
             metrics=MetricGroup(clock),
             listener=self._listener,
+            scratch=None if directory is None else Path(directory),
         )
         self._chain: OperatorChain | None = None
         self._records_in = 0
-        self._sorted: Final = SortedRows(_local_directory(subtask_index))
+        self._sorted: Final = SortedRows(directory)
         self._rows = StageRows((), subtask_index)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -74,3 +74,16 @@ def test_both_modes_and_the_model_agree(
     assert multiset(batch) == expected
     assert multiset(program.settled(batch)) == expected, "BATCH mode gives final results alone"
     assert multiset(program.settled(in_streaming(cluster, graph))) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["full partitions of keys", "tables of keys", "sorted keys", "full partitions, folded"],
+)
+def test_full_partitions_end_with_their_input_in_both_modes(
+    cluster: MiniClusterExecutor, name: str
+) -> None:
+    program, first = Program(name), [(n * 7 % 5, n * 11 % 60) for n in range(40)]
+    graph = graph_of(program, first, [], 2)
+    expected = multiset(program.expected(first, []))
+    assert multiset(in_batch(graph, 7)) == expected == multiset(in_streaming(cluster, graph))

@@ -327,6 +327,17 @@ CASES: Final[dict[str, Case]] = {
         input_types=TWO,
         keyed_inputs=1,
     ),
+    columnar_specs.MapPartitionSpec.kind: _case(
+        lambda: columnar_specs.MapPartitionSpec(functions.numbered), is_keyed=True
+    ),
+    columnar_specs.SortPartitionSpec.kind: _case(
+        lambda: columnar_specs.SortPartitionSpec("n", None, is_descending=False),
+        is_keyed=True,
+        output_type=ROW,
+    ),
+    columnar_specs.FoldPartitionSpec.kind: _case(
+        lambda: columnar_specs.FoldPartitionSpec(functions.added, ROW), output_type=ROW
+    ),
     operator_specs.AsyncWaitSpec.kind: Case(_async, is_shippable=False),
     operator_specs.ReduceSpec.kind: _case(
         lambda: operator_specs.ReduceSpec(functions.folded), is_keyed=True, output_type=ROW

@@ -4,7 +4,7 @@ Records are `Row(key, n)` on every input.
 """
 
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -266,3 +266,13 @@ class Punctuated(WatermarkGenerator):
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
         output.emit_watermark(self.seen)
+
+
+def numbered(values: Iterator[Row]) -> Iterator[Any]:
+    """The records of a key, numbered."""
+    return enumerate(values)
+
+
+def added(left: Row, right: Row) -> Row:
+    """The older record, with the sum of the numbers."""
+    return Row(key=left.key, n=left.n + right.n)

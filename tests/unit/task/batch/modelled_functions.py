@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, Final
 
 from headrace import OutputTag
@@ -276,3 +277,9 @@ def key_of(event: Event) -> int:
 
 def key_plus(event: Event) -> Event:
     return event[0] + 1, event[1]
+
+
+def as_stretches(values: Iterator[Event]) -> Iterator[list[Event]]:
+    """The events that follow each other with one key, as they came."""
+    for _, stretch in groupby(values, key_of):
+        yield list(stretch)

@@ -13,9 +13,7 @@ from headrace import StreamExecutionEnvironment, WatermarkStrategy
 from headrace.api.streams.data_stream import DataStream
 from headrace.api.streams.keyed_stream import KeyedStream
 from headrace.common import Duration, Row, Time, Types
-from headrace.datastream import (
-    AsyncDataStream,
-)
+from headrace.datastream import AsyncDataStream, Order
 from headrace.datastream.window import (
     CountTrigger,
     EventTimeSessionWindows,
@@ -52,10 +50,12 @@ from tests.unit.task.batch.modelled_functions import (
     TimeOfEvent,
     Window,
     WindowSize,
+    as_stretches,
     key_of,
     key_plus,
 )
 
+SUMMED: Final = Types.ROW_NAMED(["f0", "f1_sum"], [Types.LONG(), Types.LONG()])
 Build = Callable[[DataStream, DataStream], DataStream]
 Model = Callable[[list[Event], list[Event]], Iterable[Any]]
 
@@ -422,6 +422,50 @@ CASES: Final[dict[str, Case]] = {
             .set_parallelism(1)
         ),
         lambda first, _: [(key + 3, time) for key, time in first],
+    ),
+    "full partitions of keys": Case(
+        lambda first, _: (
+            first.key_by(key_of)
+            .full_window_partition()
+            .map_partition(lambda events: [sorted(events)], RESULT)
+        ),
+        lambda first, _: [
+            sorted(event for event in first if event[0] == key) for key in {key for key, _ in first}
+        ],
+    ),
+    "tables of keys": Case(
+        lambda first, _: (
+            first.key_by("f0")
+            .full_window_partition()
+            .map_arrow(lambda table: table.group_by("f0").aggregate([("f1", "sum")]), SUMMED)
+            .map(tuple, EVENT)
+        ),
+        sum_model,
+    ),
+    "sorted keys": Case(
+        lambda first, _: (
+            first.key_by(key_of, Types.LONG())
+            .full_window_partition()
+            .sort_partition(1, Order.DESCENDING)
+            .full_window_partition()
+            .map_partition(as_stretches, RESULT)
+        ),
+        lambda first, _: [
+            sorted((event for event in first if event[0] == key), reverse=True)
+            for key in {key for key, _ in first}
+        ],
+    ),
+    "full partitions, folded": Case(
+        lambda first, _: (
+            first.rebalance()
+            .full_window_partition()
+            .reduce(lambda a, b: (a[0], a[1] + b[1]))
+            .map(lambda one: (0, one[1]), EVENT)
+            .key_by(key_of)
+            .full_window_partition()
+            .reduce(lambda a, b: (0, a[1] + b[1]))
+        ),
+        lambda first, _: [(0, sum(time for _, time in first))] if first else [],
     ),
     "asynchronous and ordered": Case(
         lambda first, _: AsyncDataStream.ordered_wait(first, Answer(), Time.minutes(1), 3, EVENT),
