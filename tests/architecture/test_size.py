@@ -26,10 +26,10 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (49, 5_500),
-    "rest": (81, 7_540),
+    "rest": (81, 7_570),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (52, 6_010),
+    "spark": (52, 6_015),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (947, 93_180)
+WHEEL_CEILING: Final = (947, 93_220)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
