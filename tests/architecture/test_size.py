@@ -11,10 +11,10 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (44, 4_920),
-    "checkpoint": (23, 2_720),
+    "checkpoint": (23, 2_740),
     "cli": (60, 5_210),
     "client": (6, 605),
-    "cluster": (163, 15_640),
+    "cluster": (164, 15_690),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_800),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (947, 93_220)
+WHEEL_CEILING: Final = (948, 93_300)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
