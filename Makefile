@@ -26,7 +26,7 @@ SPARK_TESTS := tests/spark $(if $(AFTER),-m "not repetition")
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-random sim chaos chaos-leaders bench bench-quick docs demo wheel clean \
+.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo wheel clean \
   dashboard dashboard-check dashboard-test test-browser test-flink pictures
 
 help:  ## list the targets
@@ -84,15 +84,13 @@ sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 	@seed=$(SEED); echo "seed $$seed"; $(BIN)/python -m pytest -q tests/simulation --seed $$seed
 
 # In parts: `make chaos PART=storage` runs one group (or several), and adds what it finds to the page. What counts of each
-# group is kept with the results of benchmarks, and a group that is run again takes the place of its earlier run.
+# group is kept with the results of benchmarks, and a group that is run again takes the place of its earlier run. Part
+# `leaders` kills drivers, without Spark.
 chaos: setup  ## do to a running job what may happen to it, or PART=<groups> of that (below 30 minutes), and write a page
 	@mkdir -p out
 	$(BIN)/python -m testkit.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) \
 	  --json benchmarks/results/chaos.jsonl --log out/chaos.log; status=$$?; \
 	  $(BIN)/python -m testkit.chaos.report benchmarks/results/chaos.jsonl docs/chaos_report.md; exit $$status
-
-chaos-leaders: setup  ## kill the leaders of a cluster at each step of a job, REPEATS=<number> times, and write a page
-	$(BIN)/python -m tests.integration.high_availability.leader_kills $(if $(REPEATS),--repeats $(REPEATS))
 
 bench: setup  ## answer the questions of benchmarks/ (or one, also those that take long: BENCH=nexmark)
 	@for question in $(or $(BENCH),exchange network state back_pressure_memory keyed_latency keyed_function); do \

@@ -72,10 +72,14 @@ _SHOWN_CHARACTERS: Final = 80
 
 
 class TaskManagerRegistration(msgspec.Struct, frozen=True):
-    """A TaskManager introduces itself to a JobMaster."""
+    """A TaskManager introduces itself to a JobMaster.
+
+    `local_state`: attempts of the job's subtasks, the newest of each whose state it has copies of on its disk.
+    """
 
     address: str
     location: TaskManagerLocation
+    local_state: tuple[ExecutionAttemptId, ...] = ()
 
 
 class TaskManagerRegistered(msgspec.Struct, frozen=True, tag="registered"):

@@ -65,6 +65,10 @@ class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether it takes jobs of any client until it is stopped; others belong to the program that started them."""
     start_ticks: int = 0
     """Start of the process in ticks of the kernel, which tells it from a later one with its number; 0: not known."""
+    cluster_id: str = ""
+    """Which cluster drivers with high availability lead one after another, or stand by to lead; else empty."""
+    leads_since: int = 0
+    """Epoch milliseconds; 0 while such a driver stands by."""
 
     def __repr__(self) -> str:
         """Show all but the token."""
@@ -158,6 +162,7 @@ def address_of(settings: Settings) -> str | None:
 def find_connection(address: str | None, notify: Notify) -> FoundConnection:
     """Return the connection to the cluster at `address` (`host:port` or a URL), or to the only one of this machine.
 
+    Drivers of one cluster with high availability are one cluster, and the one that leads it is meant.
     Files of clusters whose process is gone are removed, with a word to `notify`. An address without a file is taken as
     it is. HEADRACE_TOKEN, if it is set, is the token. NoClusterError; SeveralClustersError; ConnectionFileError.
     """
@@ -169,7 +174,7 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
             notify(str(error))
     if not found:
         raise refused[0] if refused else NoClusterError(connections_folder())
-    found = [one for one in found if not one.connection.is_history] or found
+    found = _leaders([one for one in found if not one.connection.is_history] or found)
     if len(found) > 1:
         raise SeveralClustersError([_line_of(one) for one in found])
     return found[0]
@@ -206,7 +211,7 @@ def _only_one(
     kind: str,
     notify: Notify,
 ) -> FoundConnection:
-    wanted = [one for one in found if name is None or one.connection.name == name]
+    wanted = _leaders([one for one in found if name is None or one.connection.name == name])
     for error in refused:
         notify(str(error))
     if not wanted:
@@ -216,12 +221,24 @@ def _only_one(
     return wanted[0]
 
 
+def _leaders(found: list[FoundConnection]) -> list[FoundConnection]:
+    """Return one driver of each cluster: of several that were or are its leaders, the one that began last."""
+    newest: dict[str, FoundConnection] = {}
+    for one in sorted(found, key=lambda each: each.connection.leads_since):
+        newest[one.connection.cluster_id or one.connection.address] = one
+    return [one for one in found if one in newest.values()]
+
+
 def has_ended(found: FoundConnection) -> bool:
     """Return whether the cluster of a connection is known to be gone: its file is, or its process."""
     if found.file is None:
         return False
     try:
-        there = structs.replace(read_connection(found.file), token=found.connection.token)
+        there = structs.replace(
+            read_connection(found.file),
+            token=found.connection.token,
+            leads_since=found.connection.leads_since,
+        )
         return there != found.connection or _is_dead(found.connection)
     except FileNotFoundError:
         return True

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import structs
+
 from headrace.core.clock import Clock
 from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import ConfigurationError, PortInUseError
@@ -124,19 +126,18 @@ class HttpServer:
             if identity is not None and certificate is not None:
                 certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_private_file(certificate, identity.certificate)
-            self.connection_file: Final = write_connection(
-                ClusterConnection(
-                    self.address,
-                    self._guard.token,
-                    pid=os.getpid(),
-                    name=name,
-                    started=clock.now_ms(),
-                    ca_file=str(certificate or ""),
-                    is_history=is_history,
-                    is_session=is_session,
-                    start_ticks=start_ticks(os.getpid()),
-                )
+            self._connection = ClusterConnection(
+                self.address,
+                self._guard.token,
+                pid=os.getpid(),
+                name=name,
+                started=clock.now_ms(),
+                ca_file=str(certificate or ""),
+                is_history=is_history,
+                is_session=is_session,
+                start_ticks=start_ticks(os.getpid()),
             )
+            self.connection_file: Final = write_connection(self._connection)
         except BaseException:
             if certificate is not None:
                 certificate.unlink(missing_ok=True)
@@ -154,13 +155,25 @@ class HttpServer:
         future = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
         future.add_done_callback(lambda _: self._ended.set())
 
+    def show_leadership(self, cluster_id: str, leads_since: int) -> None:
+        """Let clients that look for a cluster know since when this driver leads it; 0: it stands by. Any thread."""
+        if self._is_closing:
+            return
+        self._connection = structs.replace(
+            self._connection, cluster_id=cluster_id, leads_since=leads_since
+        )
+        try:
+            write_connection(self._connection)
+        except (OSError, ConnectionFileError) as error:
+            _LOG.warning("commands without -m do not see which driver leads: %s", error)
+
     def close(self) -> None:
         """End all connections and give the port back."""
+        # Read below before it serves: it may be importing still.
+        self._is_closing = True
         remove_connection(self.connection_file)
         if self._certificate is not None:
             self._certificate.unlink(missing_ok=True)
-        # Read below before it serves: it may be importing still.
-        self._is_closing = True
         server = self._server
         if server is not None:
             server.should_exit = True

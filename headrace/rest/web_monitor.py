@@ -60,6 +60,11 @@ class WebMonitor:
             is_session=is_session,
         )
 
+    def show_leadership(self, cluster_id: str, *, leads: bool) -> None:
+        """Let clients of this machine know whether this driver leads its cluster or stands by. Any thread."""
+        if self._server is not None and cluster_id:
+            self._server.show_leadership(cluster_id, self._clock.now_ms() if leads else 0)
+
     def leave(self) -> None:
         """End REST, and ask the cluster nothing any more."""
         server, self._server = self._server, None

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Final
 from headrace.api.executors import default_settings
 from headrace.api.settings.python_files import python_files
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.high_availability.coordination import storage_folder
 from headrace.cluster.high_availability.leader_election_service import OnStandby
+from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.cluster.high_availability.options import is_highly_available
 from headrace.cluster.resource_manager.workers import worker_profile
 from headrace.cluster.task_executor.external_resources import (
     EXTERNAL_RESOURCES,
@@ -276,7 +279,14 @@ class SparkHost:
             batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
             log_folder=self._log_folder,
         )
-        self._handle = handle = entrypoint.start(on_standby)
+        cluster_id = storage_folder(settings) if is_highly_available(settings) else ""
+
+        def stands_by(leader: LeaderRecord | None) -> None:
+            web_monitor.show_leadership(cluster_id, leads=leader is None)
+            if on_standby is not None:
+                on_standby(leader)
+
+        self._handle = handle = entrypoint.start(stands_by)
         web_monitor.start(
             ControlPlane(
                 handle.dispatcher,
@@ -290,6 +300,7 @@ class SparkHost:
             is_session=self._is_session,
         )
         if self.rest is not None:
+            web_monitor.show_leadership(cluster_id, leads=True)
             handle.announce(self.rest.address)
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)

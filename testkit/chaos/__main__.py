@@ -21,6 +21,10 @@ from testkit.chaos.searches import SEARCHES
 
 _BUG_TIMEOUT_S: Final = 90.0
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LEADERS: Final = "leaders"
+_LEADER_KILLS: Final = "tests.integration.high_availability.leader_kills"
+"""Module with the runs of that part, which need drivers of the tests."""
+_REPEATS: Final = 5
 _PARTS: Final = tuple(name for name in GROUPS if name != "smoke")
 
 
@@ -31,7 +35,9 @@ def main() -> int:
         description="Kill TaskManagers of a running job at named moments, and judge what it committed.",
     )
     parser.add_argument("group", nargs="*", default=["kills"], help=", ".join(_CHOICES))
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each moment (default: 5)")
+    parser.add_argument(
+        "--repeats", type=int, help="runs of each moment (default: 5, of kills of leaders 3)"
+    )
     parser.add_argument("--only", default="", help="runs or bugs whose name contains this text")
     parser.add_argument("--bug", choices=BUGS, help="plant this bug, which must then be found")
     parser.add_argument("--seed", type=int, default=SEED, help=f"(default: {SEED})")
@@ -51,8 +57,10 @@ def main() -> int:
         parser.error(f"there is no group {', '.join(unknown)}: there are {', '.join(_CHOICES)}")
     if arguments.bug:
         return _search(arguments)
+    if wanted == [_LEADERS]:
+        return _kill_leaders(arguments)
     if wanted == ["all"]:
-        wanted = [*_PARTS, "bugs"]
+        wanted = [*_PARTS, _LEADERS, "bugs"]
     wanted = [name for name in wanted if _is_anything_called(arguments.only, name)]
     if not wanted:
         parser.error(f"nothing there is called {arguments.only!r}")
@@ -61,11 +69,13 @@ def main() -> int:
     return _run_bugs(arguments) if wanted == ["bugs"] else _run_group(wanted[0], arguments)
 
 
-_CHOICES: Final = (*GROUPS, "bugs", "all")
+_CHOICES: Final = (*GROUPS, _LEADERS, "bugs", "all")
 
 
 def _is_anything_called(text: str, part: str) -> bool:
-    """Whether the part has a run, or a bug, whose name contains `text`."""
+    """Whether the part has a run, or a bug, whose name contains `text`; runs of leaders have other names."""
+    if part == _LEADERS:
+        return not text
     return bool(_bugs_called(text) if part == "bugs" else GROUPS[part].count(1, text))
 
 
@@ -78,11 +88,23 @@ def _run_parts(names: list[str], arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     for number, name in enumerate(names, 1):
         print(f"== {name} (part {number} of {len(names)})", flush=True)
-        extra = [name, "--repeats", str(arguments.repeats), "--only", arguments.only]
+        extra = [name, *_repeats(arguments), "--only", arguments.only]
         codes.append(_run_self(name, extra, arguments))
     minutes = (time.monotonic() - started) / 60
     print(f"{codes.count(0)} of {len(codes)} parts without a mistake, {minutes:.1f} minutes")
     return max(codes)
+
+
+def _repeats(arguments: argparse.Namespace) -> list[str]:
+    return [] if arguments.repeats is None else ["--repeats", str(arguments.repeats)]
+
+
+def _kill_leaders(arguments: argparse.Namespace) -> int:
+    """Kill leaders of clusters of processes, without Spark."""
+    _begin(_LEADERS, arguments)
+    command = [*_repeats(arguments), "--only", arguments.only]
+    command += ["--json", str(arguments.json)] if arguments.json else []
+    return subprocess.call([sys.executable, "-m", _LEADER_KILLS, *command])
 
 
 def _run_bugs(arguments: argparse.Namespace) -> int:
@@ -119,8 +141,9 @@ def _run_group(name: str, arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
         ) as runner,
     ):
-        count = group.count(arguments.repeats, arguments.only)
-        for outcome in group.runs(runner, arguments.repeats, arguments.only):
+        repeats = arguments.repeats or _REPEATS
+        count = group.count(repeats, arguments.only)
+        for outcome in group.runs(runner, repeats, arguments.only):
             outcomes.append(outcome)
             print(f"[{len(outcomes)}/{count}] {line_of(outcome)}", flush=True)
             _keep(arguments, {"group": name, **dataclasses.asdict(outcome)})

@@ -26,10 +26,17 @@ apart, and a second reader follows the committed files all the while. A run is *
 any time, although what was to happen did happen. A *disturbance* is a kill, a freeze, or what a failpoint did (an
 error, a delay, a crash). Recovery is from a disturbance until every task ran again.
 
-What is committed is committed by the driver, and no run of this page kills it. In *published, before the commit*,
-*inside the commit* and *committed, not noted yet* (notes `driver:commit…`) a TaskManager dies at that moment, while the
-driver goes on with its commit. The driver's death is shown elsewhere: at each step of a job, with a standby that goes
-on, in [leader_kills.md](leader_kills.md); on real Spark by
+Group `leaders` needs no Spark: two drivers of one cluster run as processes, with TaskManagers as further ones; one
+leads, the other waits ([jobs that outlive their driver](high_availability.md)). The leader is killed (`SIGKILL`) at a
+step of a job of two tasks, which writes numbers into files exactly once and takes a checkpoint every 100 ms. The lease
+is the default, 6 s. Such a run is exact when every number is in the output once, the next leader restored the
+checkpoint that was the newest at the moment of the kill, nothing of the job is left behind when it has ended, and it
+took at most 12 s (15 s after a minute of kills) from the kill until all tasks ran under the next leader; where the job
+had ended already, until the next leader led. How busy the machine was before each is in the last table.
+
+What is committed is committed by the driver, which in the other groups nothing kills. In *published, before the
+commit*, *inside the commit* and *committed, not noted yet* (notes `driver:commit…`) a TaskManager dies at that moment,
+while the driver goes on with its commit. The driver's death is shown elsewhere, too: on real Spark by
 `tests/spark/test_driver_restarts.py`, which kills it inside a commit and at no chosen moment, before a successor
 goes on from the last checkpoint; at each moment between two operations on the storage of checkpoints by a model in
 one process, `test_driver_failures.py`; and that a driver which goes on behind its successor commits nothing twice by
@@ -91,7 +98,7 @@ def _kind_of(group: str) -> str:
 
 def page_of(lines: Sequence[Line]) -> str:
     """The page as Markdown, of lines that count."""
-    runs = [line for line in lines if "seed" in line and "scenario" in line]
+    runs = [line for line in lines if "group" in line]
     bugs = [line for line in lines if "bug" in line]
     parts = [_HEAD, *_begun_text(lines), _summary(runs), "", *_not_exact(runs)]
     if recovery_times(lines):
@@ -143,12 +150,13 @@ def _not_exact(runs: Sequence[Line]) -> list[str]:
         repeated = "It was not repeated."
         if again:
             exact = sum(not one["mistakes"] for one in again)
-            repeated = (
-                f"It was repeated with the same seed: {exact} of {len(again)} repetitions exact."
-            )
+            repeated = f"It was repeated: {exact} of {len(again)} repetitions exact."
+            if "seed" in run:
+                repeated = repeated.replace("repeated", "repeated with the same seed")
         recovery = ", ".join(f"{time:.1f} s" for time in run["recoveries_s"]) or "not seen"
+        seed = f"seed {run['seed']}, " if "seed" in run else ""
         text.append(
-            f"- **{_name_of(run)}** (seed {run['seed']}, recovery {recovery}): "
+            f"- **{_name_of(run)}** ({seed}recovery {recovery}): "
             f"{_cell('; '.join(run['mistakes']), 600)}. {repeated}{_remark_on(run)}"
         )
     return ["Not exact:", "", *text, ""] if text else []
@@ -220,7 +228,7 @@ def _seeds_table(runs: Sequence[Line]) -> str:
         mistakes = "; ".join(mistake.partition("\n")[0] for mistake in run["mistakes"])
         text = f"**{_cell(mistakes, 300)}**" if mistakes else _cell(run["note"], 200)
         rows.append(
-            f"| {_name_of(run)} | {run['seed']} | {run['duration_s']:.1f} | {recovery} | {text} |"
+            f"| {_name_of(run)} | {run.get('seed', '')} | {run['duration_s']:.1f} | {recovery} | {text} |"
         )
     return "\n".join(rows)
 

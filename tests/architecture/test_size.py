@@ -11,10 +11,10 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (45, 4_980),
-    "checkpoint": (23, 2_720),
+    "checkpoint": (23, 2_740),
     "cli": (60, 5_210),
     "client": (6, 605),
-    "cluster": (164, 15_700),
+    "cluster": (165, 15_750),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_800),
@@ -26,10 +26,10 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (51, 5_890),
-    "rest": (81, 7_540),
+    "rest": (81, 7_560),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (52, 6_010),
+    "spark": (52, 6_015),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (951, 93_760)
+WHEEL_CEILING: Final = (952, 93_870)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -107,7 +107,10 @@ class JobResultStore:
         self.forget(job_id)
 
     def recover(self) -> JobResults:
-        """Return all entries. RecordNotTrustedError where one cannot be read: its job might run twice."""
+        """Return all entries but dirty ones of clean jobs, which are deleted.
+
+        RecordNotTrustedError where one cannot be read: its job might run twice.
+        """
         found = JobResults()
         for file in files_below(self._folder, is_recursive=False):
             if file.relative_path.startswith(".") or not file.relative_path.endswith(".json"):
@@ -119,8 +122,10 @@ class JobResultStore:
                 found.shut_out.setdefault(job_id, set()).add(epoch)
             else:
                 (found.clean if epoch is None else found.dirty)[job_id] = entry
-        for job_id in found.clean:
-            found.dirty.pop(job_id, None)
+        for job_id in found.clean.keys() & found.dirty.keys():
+            # The last step of its clean-up was left.
+            del found.dirty[job_id]
+            self.forget(job_id)
         return found
 
     def _put(self, job_id: JobId, epoch: int | None, entry: JobResultEntry | None) -> bool:

@@ -44,26 +44,29 @@ from headrace.task.task_runner import TaskRunner
 
 
 class CheckpointFiles:
-    """Files to which tasks write their parts of checkpoints, at the URIs that each names, and from which they restore.
+    """Files to which a task writes its parts of checkpoints, at the URIs that each names, and from which it restores.
 
     Implements SnapshotStorage. `settings` are the job's over the TaskManager's; `copies` are on the TaskManager's disk.
     """
 
-    def __init__(self, settings: Settings, copies: TaskLocalState | None = None) -> None:
+    def __init__(
+        self, settings: Settings, task: ExecutionAttemptId, copies: TaskLocalState | None = None
+    ) -> None:
         self._settings: Final = settings
+        self._task: Final = task
         self._copies: Final = copies
 
     def writer(self, options: CheckpointOptions, name_prefix: str) -> SnapshotWriter:
         writer = SubtaskStorage(options, name_prefix, self._settings)
         if self._copies is None or not self._settings.get_option(LOCAL_BACKUP):
             return writer
-        return CopyingWriter(writer, self._copies)
+        return CopyingWriter(writer, self._copies, self._task)
 
     def reader(self) -> SnapshotReader:
         reader = StateReader()
         if self._copies is None or not self._settings.get_option(RECOVERY_FROM_LOCAL):
             return reader
-        return CopiesFirstReader(reader, self._copies)
+        return CopiesFirstReader(reader, self._copies, self._task)
 
 
 class RunningTask(Protocol):
@@ -209,7 +212,7 @@ class StreamTaskFactory:
             listener=listener,
             ingest=self.ingest,
             restore=descriptor.restore,
-            snapshots=CheckpointFiles(settings, self.local_copies),
+            snapshots=CheckpointFiles(settings, descriptor.attempt_id, self.local_copies),
             run_blocking=self.run_blocking,
             scratch=self.scratch,
             external_resources=external_resources or {},

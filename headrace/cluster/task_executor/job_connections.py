@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.leadership import interpret
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import AllocationId, JobId, JobMasterId, ResourceId
@@ -91,6 +92,7 @@ class JobConnections:
         endpoint: RpcEndpoint,
         resource_id: ResourceId,
         location: TaskManagerLocation,
+        local_copies: TaskLocalState | None,
         *,
         offers_for: Callable[[JobId], tuple[SlotOffer, ...]],
         on_answered: Callable[
@@ -106,6 +108,7 @@ class JobConnections:
         self._on_rejected: Final = on_rejected
         self._resource_id: Final = resource_id
         self._location: Final = location
+        self._local_copies: Final = local_copies
         self._connections: dict[JobId, JobConnection] = {}
         self._heartbeats: Final = HeartbeatReceiver(endpoint, self._heartbeat_lost)
 
@@ -198,7 +201,9 @@ class JobConnections:
         self, job_id: JobId
     ) -> Callable[[JobMasterGateway], Awaitable[TaskManagerRegistrationResponse]]:
         async def register(gateway: JobMasterGateway) -> TaskManagerRegistrationResponse:
-            message = TaskManagerRegistration(self._endpoint.address, self._location)
+            copies = self._local_copies
+            local_state = () if copies is None else copies.attempts_of(job_id)
+            message = TaskManagerRegistration(self._endpoint.address, self._location, local_state)
             return await gateway.register_task_manager(job_id, message)
 
         return register

@@ -93,6 +93,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self,
             services.resource_id,
             services.location,
+            services.local_copies,
             offers_for=slots.offers_for,
             on_answered=self._slots.answered,
             on_lost=self._job_master_lost,

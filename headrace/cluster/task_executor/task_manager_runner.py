@@ -203,6 +203,7 @@ class LocalTaskManager:
     ) -> TaskExecutor:
         """Make the endpoint, on the loop of `rpc_service`; the caller starts it."""
         configuration = self._configuration
+        local_copies = _local_copies(configuration.scratch_directory, self._settings)
         factory = StreamTaskFactory(
             resource_id=configuration.resource_id,
             shuffle=self._shuffle,
@@ -214,7 +215,7 @@ class LocalTaskManager:
             metrics=self.metrics,
             ingest=self._shuffle.ingest,
             scratch=configuration.scratch_directory,
-            local_copies=_local_copies(configuration.scratch_directory, self._settings),
+            local_copies=local_copies,
         )
         slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
         addresses = configuration.external_resources
@@ -253,6 +254,7 @@ class LocalTaskManager:
             exit_process=exit_process,
             on_terminated=on_terminated,
             scratch=configuration.scratch_directory,
+            local_copies=local_copies,
             partitions=self._shuffle.partitions,
             log_folder=configuration.log_folder,
             lock_watcher_address=lock_watcher_address,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.task_executor.cluster_partitions import NoPartitions, StoredPartitions
 from headrace.cluster.task_executor.deployment import TaskFactory
 from headrace.core.errors import HeadraceError
@@ -41,6 +42,7 @@ class TaskManagerServices:
     exit_process: Callable[[str], None]
     on_terminated: Callable[[str], None]
     scratch: Path | None = None
+    local_copies: TaskLocalState | None = None
     process_metrics: Callable[[], dict[str, float]] = dict[str, float]
     metric_registry: MetricRegistry | None = None
     partitions: StoredPartitions = field(default_factory=NoPartitions)

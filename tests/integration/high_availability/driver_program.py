@@ -71,7 +71,12 @@ def await_running(handle: ClusterHandle, job_hex: str) -> None:
         pause.wait(0.02)
     request = handle.dispatcher.request_checkpoint_statistics(job_id)
     restored = handle.call(request, WAIT_S).restored
-    tell("running", restored=None if restored is None else restored.checkpoint_id)
+    places = {
+        f"{number}-{task.subtask_index}": str(task.resource_id)
+        for number, vertex in enumerate(details.vertices)
+        for task in vertex.subtasks
+    }
+    tell("running", restored=None if restored is None else restored.checkpoint_id, places=places)
 
 
 def fail() -> None:
@@ -105,7 +110,8 @@ def obey(handle: ClusterHandle, driver: ProcessDriver) -> None:
                 driver.live[0].kill()
                 os.kill(os.getpid(), signal.SIGKILL)
             case ["workers"]:
-                tell("workers", pids=sorted(each.pid for each in driver.live))
+                live = {each.name: each.pid for each in driver.live}
+                tell("workers", pids=sorted(live.values()), names=live)
             case ["fail-dispatcher"]:
                 dispatcher = handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
                 dispatcher.run_async(fail)
@@ -119,7 +125,7 @@ def main(settings_file: str, scratch: str, points: str) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     settings = Settings(json.loads(Path(settings_file).read_text()))
     failpoints.arm(Settings({failpoints.FAILPOINTS.key: points}))
-    driver: Any = ProcessDriver(settings, Path(scratch), 2)
+    driver: Any = ProcessDriver(settings, Path(scratch), 2, writes_logs=True)
     clock, random = SystemClock(), system_random()
     web_monitor = WebMonitor(settings, clock, random)
     entrypoint = ClusterEntrypoint(

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -106,13 +106,17 @@ class DriverProcess:
 
     def workers(self) -> list[int]:
         """Return the process ids of its TaskManagers."""
+        return self.ask("workers")["pids"]
 
-        def told() -> list[list[int]]:
-            return [event["pids"] for event in self.events if event["event"] == "workers"]
+    def ask(self, *words: str) -> dict[str, Any]:
+        """Say words, and return the event of the first one's name that comes next."""
+
+        def told() -> list[dict[str, Any]]:
+            return [event for event in self.events if event["event"] == words[0]]
 
         known = len(told())
-        self.say("workers")
-        wait_until(lambda: len(told()) > known, 60, "its TaskManagers")
+        self.say(*words)
+        wait_until(lambda: len(told()) > known, 120, f"answer of {self.name} to {words}")
         return told()[-1]
 
     @property
@@ -232,9 +236,16 @@ class NumbersJob:
     """Writes each number once into files, some hundred in each second, with many checkpoints."""
 
     def __init__(
-        self, folder: Path, *, padding: int = 0, count: int = COUNT, parallelism: int = 1
+        self,
+        folder: Path,
+        *,
+        padding: int = 0,
+        count: int = COUNT,
+        parallelism: int = 1,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """`padding`: bytes that its function carries, so that it becomes a blob."""
+        self._settings: Final = {INTERVAL.key: "100 ms", **(settings or {})}
         self.target: Final = folder / "lines"
         self._parallelism: Final = parallelism
         self.count: Final = count
@@ -269,5 +280,4 @@ class NumbersJob:
         )
         sink = FileSink.for_row_format(str(self.target), Encoder.simple_string_encoder()).build()
         lines.sink_to(sink)
-        settings = Settings({INTERVAL.key: "100 ms"})
-        return generate_job_graph(env.get_stream_graph(), self.job_id, settings)
+        return generate_job_graph(env.get_stream_graph(), self.job_id, Settings(self._settings))

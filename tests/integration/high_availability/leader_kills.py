@@ -1,26 +1,23 @@
 """Kills of leaders at each step of a job's life, beside a standby that goes on; what comes of each is judged.
 
-`make chaos-leaders` does all of it again and again and writes a page; the tests do each step once.
+`make chaos PART=leaders` does all of it again and again, for the page of the chaos suite; the tests do each step
+once.
 """
 
 import argparse
 import enum
-import statistics
+import json
+import os
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.record import append_result, read_results
 from headrace.core.process.failpoints import Failpoint
-from tests.architecture.floor_plan import ROOT
 from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
 
-RESULT: Final = "leader_kills"
-PAGE: Final = ROOT / "docs" / "leader_kills.md"
 _TASK_COUNT: Final = 2
 _PADDING_BYTES: Final = 200_000
 _WITHOUT_PAUSE_S: Final = 60.0
@@ -67,6 +64,7 @@ class Outcome:
     failover_s: float
     mistakes: tuple[str, ...] = ()
     bound_s: float = 12.0
+    kill_count: int = 1
 
     def judged(self) -> "Outcome":
         """Return the outcome with a late failover as a mistake; a busy machine is no excuse here."""
@@ -74,6 +72,19 @@ class Outcome:
             return self
         late = f"it took {self.failover_s:.1f} s, and {self.bound_s:g} s are the bound"
         return replace(self, mistakes=(*self.mistakes, late))
+
+    def line(self, repeat: int, duration_s: float, load_average: float) -> dict[str, Any]:
+        """Return the run as the chaos suite keeps runs."""
+        return {
+            "group": "leaders",
+            "scenario": self.what,
+            "repeat": repeat,
+            "duration_s": round(duration_s, 1),
+            "disturbance_count": self.kill_count,
+            "recoveries_s": [round(self.failover_s, 4)],
+            "note": f"load average {load_average:.1f} before",
+            "mistakes": list(self.mistakes),
+        }
 
 
 def kill_at(step: Step, folder: Path, store_uri: str = "") -> Outcome:
@@ -103,7 +114,9 @@ def kill_at(step: Step, folder: Path, store_uri: str = "") -> Outcome:
                 mistakes.append(
                     f"restored from {running['restored']}, while the newest checkpoint was {newest}"
                 )
-        return Outcome(step.text, end_s - killed_s, (*mistakes, *_end(second, pair, job)))
+        return Outcome(
+            f"leader: {step.text}", end_s - killed_s, (*mistakes, *_end(second, pair, job))
+        )
 
 
 def kill_with_task_manager(folder: Path) -> Outcome:
@@ -119,8 +132,12 @@ def kill_with_task_manager(folder: Path) -> Outcome:
         mistakes: list[str] = []
         if running["restored"] != newest:
             mistakes.append(f"restored from {running['restored']}, while {newest} was the newest")
-        what = "it has just killed a TaskManager"
-        return Outcome(what, running["at"] - killed_s, (*mistakes, *_end(second, pair, job)))
+        return Outcome(
+            "leader and a TaskManager at once",
+            running["at"] - killed_s,
+            (*mistakes, *_end(second, pair, job)),
+            kill_count=2,
+        )
 
 
 def kill_without_pause(folder: Path) -> Outcome:
@@ -139,8 +156,13 @@ def kill_without_pause(folder: Path) -> Outcome:
         leader.kill()
         killed_s = time.monotonic()
         running = _await_running(standby, job)
-        what = f"{killed_count + 1} leaders, each as soon as it led, for a minute"
-        return Outcome(what, running["at"] - killed_s, _end(standby, pair, job), bound_s=15.0)
+        return Outcome(
+            "for a minute each leader as soon as it led",
+            running["at"] - killed_s,
+            _end(standby, pair, job),
+            bound_s=15.0,
+            kill_count=killed_count + 1,
+        )
 
 
 def _leader_and_standby(pair: Rivals, job: NumbersJob) -> tuple[DriverProcess, DriverProcess]:
@@ -184,57 +206,30 @@ RUNS: Final[tuple[tuple[str, Callable[[Path], Outcome]], ...]] = (
 
 def main() -> int:
     """Do all runs; 1 where something is wrong."""
-    parser = argparse.ArgumentParser(description="Kill leaders at each step, and write a page.")
+    parser = argparse.ArgumentParser(description="Kill leaders at each step of a job.")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="runs whose name contains this")
+    parser.add_argument("--json", type=Path, help="append outcomes to this file, a line each")
     options = parser.parse_args()
-    outcomes: list[Outcome] = []
+    mistakes = 0
     for name, run in RUNS:
         if options.only not in name:
             continue
-        for _ in range(options.repeats):
+        for repeat in range(options.repeats):
+            load = os.getloadavg()[0]
+            begun_s = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="headrace-leaders-") as folder:
                 outcome = run(Path(folder)).judged()
-            outcomes.append(outcome)
+            mistakes += len(outcome.mistakes)
+            line = outcome.line(repeat, time.monotonic() - begun_s, load)
             print(
-                f"{outcome.what}: {outcome.failover_s:.1f} s {list(outcome.mistakes)}", flush=True
+                f"{outcome.what} #{repeat}: {outcome.failover_s:.1f} s {line['mistakes']}",
+                flush=True,
             )
-    if not options.only:
-        append_result(RESULT, {"runs": [asdict(each) for each in outcomes]})
-        PAGE.write_text(page_of(read_results(RESULT)[-1]))
-    return 1 if any(each.mistakes for each in outcomes) else 0
-
-
-def page_of(record: dict[str, Any]) -> str:
-    """Return the page that tells of the runs of one record."""
-    runs: Sequence[dict[str, Any]] = record["figures"]["runs"]
-    exact = Counter(run["what"] for run in runs if not run["mistakes"])
-    times: dict[str, list[float]] = {}
-    for run in runs:
-        times.setdefault(run["what"], []).append(run["failover_s"])
-    rows = "\n".join(
-        f"| {what} | {exact[what]} of {len(found)} | {statistics.median(found):.1f} | {max(found):.1f} |"
-        for what, found in times.items()
-    )
-    mistakes = "".join(
-        f"- {run['what']}: {'; '.join(run['mistakes'])}\n" for run in runs if run["mistakes"]
-    )
-    return f"""# What kills of leaders came to
-
-`make chaos-leaders` runs two drivers of one cluster as processes, with TaskManagers as further ones: one leads, the
-other waits ([jobs that outlive their driver](high_availability.md)). The leader is killed (`SIGKILL`) at a step of a
-job of two tasks, which writes numbers into files exactly once and takes a checkpoint every 100 ms. The lease is the
-default, 6 s. A run is exact when every number is in the output once, the next leader restored the checkpoint that was
-the newest at the moment of the kill, nothing of the job is left behind when it has ended, and it took at most 12 s
-(15 s after a minute of kills) from the kill until all tasks ran under the next leader; where the job had ended already,
-until the next leader led.
-
-Run on {record["date"]}, {record["cpu_count"]} processors, load average {record["load_average_before"]} before.
-
-| the leader dies when | exact | median, s | longest, s |
-| --- | --- | --- | --- |
-{rows}
-{mistakes and chr(10) + "Not exact:" + chr(10) * 2 + mistakes}"""
+            if options.json:
+                with options.json.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+    return 1 if mistakes else 0
 
 
 if __name__ == "__main__":

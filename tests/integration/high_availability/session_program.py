@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from headrace.cli.cluster.session import serve_session
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.high_availability.coordination import storage_folder
 from headrace.cluster.high_availability.leader_election_service import OnStandby
+from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.randomness import system_random
@@ -34,14 +36,22 @@ class ProcessSession(SessionCluster):
         self._handle: ClusterHandle | None = None
 
     def start(self, on_standby: OnStandby | None = None) -> None:
+        cluster_id = storage_folder(self._own_settings)
+
+        def stands_by(leader: LeaderRecord | None) -> None:
+            self._monitor.show_leadership(cluster_id, leads=leader is None)
+            if on_standby is not None:
+                on_standby(leader)
+
         entrypoint = ClusterEntrypoint(
             self._own_settings, self._driver, {}, SECRET, "127.0.0.1", "127.0.0.1", SystemClock(),
             system_random(), on_job_ended=self._monitor.job_ended,
         )  # fmt: skip
-        handle = self._handle = self._driver.handle = entrypoint.start(on_standby)
+        handle = self._handle = self._driver.handle = entrypoint.start(stands_by)
         control = ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop)
         self._monitor.start(control, name=self._own_name, is_session=True)
         assert self._monitor.server is not None
+        self._monitor.show_leadership(cluster_id, leads=True)
         handle.announce(self._monitor.server.address)
 
     def wait(self) -> None:

@@ -54,6 +54,11 @@ class Sessions:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def asked(self) -> int:
+        """Return the process that answers commands which name no cluster."""
+        assert json.loads(self.command("list", "--json")) == {"jobs": []}
+        return json.loads(self.command("cluster", "info", "--json"))["pid"]
+
     def listed(self) -> list[dict[str, Any]]:
         return json.loads(self.command("cluster", "list", "--json"))["clusters"]
 
@@ -92,6 +97,9 @@ def test_a_session_that_lost_its_lease_is_listed_once_as_the_standby_that_it_is(
 
     first.send_signal(signal.SIGSTOP)
     wait_until(lambda: ("second", "session") in sessions.kinds(), 60, "the second one leads")
+    assert sessions.asked() == second.pid, (
+        "the first one has a connection file still, and is frozen"
+    )
     first.send_signal(signal.SIGCONT)
     sessions.await_kinds(first="standby", second="session")
     leader = sessions.of("second")["address"]
@@ -99,10 +107,12 @@ def test_a_session_that_lost_its_lease_is_listed_once_as_the_standby_that_it_is(
     assert f"behind {leader}" in sessions.command("cluster", "list")
     assert sessions.of("first")["pid"] == first.pid
     assert json.loads(sessions.command("cluster", "info", "first", "--json"))["kind"] == "standby"
+    assert sessions.asked() == second.pid, "a command without -m asks who leads"
 
     second.kill()
     second.wait()
     sessions.await_kinds(first="session")
+    assert sessions.asked() == first.pid
     sessions.command("cluster", "stop", "first")
     assert first.wait(60) == 0
     assert sessions.listed() == []

@@ -36,6 +36,7 @@ from headrace.gateways.dispatcher import JobResult
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals
 from tests.integration.programs.s3_server import S3Server
+from tests.unit.cluster.high_availability.successive_leaders import SuccessiveLeaders
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -163,6 +164,20 @@ def test_a_leader_that_looked_in_time_and_writes_late_does_not_end_a_job_in_the_
     assert next_one.recover().dirty == {job_id: finished}
     next_one.mark_clean(finished)
     assert files_below(folder) == []
+
+
+@pytest.mark.slow
+def test_jobs_leave_no_place_of_a_leader_in_the_store(folder: str, tmp_path: Path) -> None:
+    leaders = SuccessiveLeaders(folder, tmp_path)
+    counts: list[int] = []
+    for _ in range(5):
+        leaders.lead(12)
+        counts.append(len(leaders.entries()))
+    assert leaders.taken_count == 60
+    assert counts[-1] <= 2 * counts[1], "what is there grows with the jobs that there were"
+    leaders.end_all()
+    assert (leaders.entries(), leaders.stored()) == ([], [])
+    assert len(leaders.terms()) <= 2
 
 
 def test_a_leader_whose_store_answers_nobody_gives_up_in_time_and_leads_again(

@@ -5,6 +5,8 @@ once.
 """
 
 import contextlib
+import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,6 +18,13 @@ from headrace.rest.client_errors import RestRefusedError
 from headrace.rest.connections import find_connection
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals
+
+LOCAL_RECOVERY = {
+    "execution.checkpointing.local-backup.enabled": "true",
+    "execution.state-recovery.from-local": "true",
+    # Else so little state lies within the metadata.
+    "execution.checkpointing.data-inline-threshold": "0",
+}
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -56,6 +65,11 @@ def assert_finishes(driver: DriverProcess, job: NumbersJob, workers: list[int]) 
     assert driver.find("ended") is None
 
 
+def log_of(pair: Rivals, task_manager: str) -> str:
+    folder = pair.folder / "first" / task_manager / "logs"
+    return "".join(file.read_text() for file in sorted(folder.rglob("*.log")))
+
+
 def rest_client(driver: DriverProcess) -> RestClient:
     connection = find_connection(driver.wait_for("serves")["address"], print)
     assert connection is not None
@@ -76,6 +90,36 @@ def test_a_leader_whose_storage_was_away_leads_again_and_says_so_meanwhile(pair:
     only.await_log("(epoch 2)")
     assert_finishes(only, job, workers)
     pair.assert_forgotten(job)
+
+
+def test_the_next_job_master_puts_tasks_where_their_state_is_whichever_slots_come_first(
+    pair: Rivals,
+) -> None:
+    job = NumbersJob(pair.folder, count=24_000, parallelism=2, settings=LOCAL_RECOVERY)
+    only = start_with_job(pair, job)
+    places = only.ask("running", str(job.job_id))["places"]
+    names: dict[str, int] = only.ask("workers")["names"]
+    assert {*places.values()} == {*names}, "each TaskManager has a part of the job"
+    for term, name in enumerate(names, 2):
+        # Its slot comes last, and the next time that of the other one.
+        os.kill(names[name], signal.SIGSTOP)
+        try:
+            with storage_away(pair.storage):
+                lost = term - 1
+                wait_until(
+                    lambda lost=lost: only.log.count("this process stands by") == lost, 60, "a loss"
+                )
+            only.await_log(f"(epoch {term})")
+        finally:
+            os.kill(names[name], signal.SIGCONT)
+        running = only.ask("running", str(job.job_id))
+        assert running["restored"]
+        assert running["places"] == places
+    logs = {name: log_of(pair, name) for name in names}
+    for name, log in logs.items():
+        assert log.count("restores state from copies of this TaskManager") >= 2, name
+        assert "restores state without copies" not in log
+    assert_finishes(only, job, only.workers())
 
 
 def test_a_dispatcher_that_fails_is_followed_and_no_task_notices(pair: Rivals) -> None:

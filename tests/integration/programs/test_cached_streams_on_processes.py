@@ -102,8 +102,30 @@ class World:
         names = {str(each.stored_by) for each in found}
         return [process for process in self.driver.live if process.name in names]
 
+    def places(self) -> dict[ClusterDataSetId, list[str]]:
+        """Return the TaskManagers that keep each data set which the ResourceManager knows, in order."""
+        manager = self.handle.resource_manager
+        return {
+            each: sorted(
+                str(part.stored_by)
+                for part in self.handle.call(manager.request_cluster_partitions(each), 30.0)
+            )
+            for each in (info.data_set for info in self.handle.list_data_sets())
+        }
+
+    def fail_resource_manager(self) -> None:
+        """Let the ResourceManager fail from within, and wait until another one leads."""
+        running = self.handle._cluster  # pyright: ignore[reportPrivateUsage]
+        failing = running.resource_manager
+        failing.run_async(raise_a_bug)
+        wait_until(lambda: running.resource_manager is not failing)
+
 
 TOTAL = COUNT * (COUNT + 1) // 2
+
+
+def raise_a_bug() -> None:
+    raise LookupError("a bug in the ResourceManager")
 
 
 def count_call(path: str, value: int) -> int:
@@ -119,6 +141,10 @@ def write(path: str, value: Any) -> bool:
     with open(path, "a") as out:
         out.write(f"{value}\n")
     return False
+
+
+def double(value: int) -> int:
+    return 2 * value
 
 
 def hold(reached: str, gate: str, value: int) -> int:
@@ -187,3 +213,34 @@ def test_a_job_whose_reader_loses_a_keeper_runs_again_with_what_makes_the_stream
     assert max(int(line) for line in world.out.read_text().split()) == TOTAL
     assert world.call_count() == COUNT
     assert world.total() == TOTAL and world.call_count() == 0
+
+
+def test_resource_managers_that_follow_know_all_that_is_kept_and_nothing_that_was_released(
+    world: World,
+) -> None:
+    assert world.total() == TOTAL and world.call_count() == COUNT
+    second = world.cached.map(double, Types.LONG()).cache()
+    second.print()
+    world.env.execute()
+    kept, listed = world.places(), world.handle.list_data_sets()
+    assert len(kept) == 2 and all(len(places) == PARALLELISM for places in kept.values())
+    workers = {process.pid for process in world.driver.live}
+
+    world.fail_resource_manager()
+    # It waits for the reports of TaskManagers, which are not asked to come within a time.
+    wait_until(lambda: set(world.handle.list_data_sets()) == set(listed))
+    assert world.places() == kept
+
+    first, other = (info.data_set for info in listed)
+    world.handle.release_data_set(first)
+    world.fail_resource_manager()
+    wait_until(lambda: world.places() == {other: kept[other]})
+    assert [info for info in listed if info.data_set == other] == list(
+        world.handle.list_data_sets()
+    )
+    assert {process.pid for process in world.driver.live} == workers, "none was started anew"
+
+    world.handle.release_data_set(other)
+    world.fail_resource_manager()
+    wait_until(lambda: not world.driver.live)
+    assert world.handle.list_data_sets() == ()

@@ -34,17 +34,19 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 WAIT_S = 90
 HELD_S = 9
+LONG_HELD_S = 55
+"""Longer than the default of `heartbeat.timeout`, 50 s, whenever the last heartbeat was."""
 PIPE = "held-until-this-is-opened"
-SETTINGS = {
+NO_RESTARTS = {"restart-strategy.type": "none"}
+DEFAULT_HEARTBEATS = {
     "taskmanager.memory.network.min": "32mb",
     "taskmanager.memory.network.max": "32mb",
-    "heartbeat.interval": "500 ms",
-    "heartbeat.timeout": "3 s",
-    "restart-strategy.type": "none",
+    **NO_RESTARTS,
 }
+SETTINGS = {**DEFAULT_HEARTBEATS, "heartbeat.interval": "500 ms", "heartbeat.timeout": "3 s"}
 
 
-def holding(go_on: Path, pipe: Path) -> Callable[[int], int]:
+def holding(go_on: Path, pipe: Path, held_s: int) -> Callable[[int], int]:
     """Holds the lock once the file is there, for a while, or until somebody opens `pipe` where there is one."""
     path, pipe_path = str(go_on), os.fsencode(pipe)
 
@@ -56,23 +58,23 @@ def holding(go_on: Path, pipe: Path) -> Callable[[int], int]:
             if os.path.exists(pipe_path):
                 os.close(ctypes.PyDLL(None).open(pipe_path, os.O_RDONLY))
             else:
-                ctypes.PyDLL(None).sleep(HELD_S)
+                ctypes.PyDLL(None).sleep(held_s)
         return value
 
     return hold_the_lock
 
 
-def job(go_on: Path, pipe: Path) -> JobGraph:
+def job(go_on: Path, pipe: Path, held_s: int) -> JobGraph:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     source = NumberSequenceSource(0, 99)
     (
         env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-        .map(holding(go_on, pipe), Types.LONG())
+        .map(holding(go_on, pipe, held_s), Types.LONG())
         .sink_to(DiscardingSink())
     )
     return generate_job_graph(
-        env.get_stream_graph(), JobId.generate(system_random()), Settings(SETTINGS)
+        env.get_stream_graph(), JobId.generate(system_random()), Settings(NO_RESTARTS)
     )
 
 
@@ -81,6 +83,8 @@ def run(
     settings: Mapping[str, str],
     caplog: pytest.LogCaptureFixture,
     meanwhile: Callable[[ClusterHandle, JobId], None] = lambda handle, job_id: None,
+    *,
+    held_s: int = HELD_S,
 ) -> JobStatus:
     """Run the job; the lock is held once the ResourceManager and the JobMaster know who watches it."""
     caplog.set_level(logging.DEBUG, "headrace.cluster.lock_witness")
@@ -90,7 +94,7 @@ def run(
 
     go_on = scratch / "go-on"
     with process_cluster(scratch, 1, settings) as (handle, _):
-        graph = job(go_on, scratch / PIPE)
+        graph = job(go_on, scratch / PIPE, held_s)
         handle.submit(graph)
         wait_until(lambda: watchers() == 2, WAIT_S)
         go_on.touch()
@@ -103,6 +107,18 @@ def test_a_job_goes_on_while_its_function_holds_the_interpreter_lock_and_the_log
 ) -> None:
     settings = {**SETTINGS, "headrace.heartbeat.held-lock-timeout": "5 min"}
     assert run(tmp_path, settings, caplog) is JobStatus.FINISHED
+    told = [message for message in caplog.messages if "is alive but does not answer" in message]
+    assert told
+    assert len(told) <= 2, "the ResourceManager and the JobMaster tell it once each"
+    assert all(f"hold_the_lock ({__file__}:" in message for message in told)
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_while_the_lock_is_held_for_longer_than_the_default_heartbeat_timeout(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {**DEFAULT_HEARTBEATS, "headrace.heartbeat.held-lock-timeout": "5 min"}
+    assert run(tmp_path, settings, caplog, held_s=LONG_HELD_S) is JobStatus.FINISHED
     told = [message for message in caplog.messages if "is alive but does not answer" in message]
     assert told
     assert len(told) <= 2, "the ResourceManager and the JobMaster tell it once each"

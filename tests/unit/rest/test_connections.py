@@ -90,6 +90,27 @@ def test_several_clusters_and_no_address_are_an_error_that_lists_them() -> None:
     assert live_addresses() == ["127.0.0.1:8081", "127.0.0.1:8082"]
 
 
+def test_drivers_of_one_cluster_are_one_cluster_and_the_last_that_began_to_lead_is_meant() -> None:
+    drivers = [
+        ClusterConnection(
+            f"http://127.0.0.1:{8081 + number}", "t", os.getpid(), name, is_session=True,
+            cluster_id="/ha/test", leads_since=since,
+        )
+        for number, (name, since) in enumerate([("frozen", 5), ("leader", 7), ("standby", 0)])
+    ]  # fmt: skip
+    for driver in drivers:
+        write_connection(driver)
+    assert find_connection(None, silent).connection == drivers[1]
+    assert find_session(None, silent).connection == drivers[1]
+    assert find_named("standby", silent).connection == drivers[2]
+    assert find_connection("127.0.0.1:8081", silent).connection == drivers[0]
+    write_connection(
+        msgspec.structs.replace(drivers[0], address="http://127.0.0.1:9", cluster_id="")
+    )
+    with pytest.raises(SeveralClustersError, match="2 clusters"):
+        find_connection(None, silent)
+
+
 def test_a_history_server_is_found_by_its_address_or_where_no_cluster_is() -> None:
     history = msgspec.structs.replace(NAMED, address="http://127.0.0.1:8082", is_history=True)
     write_connection(history)

@@ -127,6 +127,7 @@ class TaskManagers:
                     f"the JobMaster at {self._endpoint.address} cannot connect back to "
                     f"{registration.address}: {error}"
                 )
+            self._pool.local_state.register(resource_id, registration.local_state)
             self._add(
                 resource_id,
                 _ConnectedTaskManager(registration.address, registration.location, gateway),

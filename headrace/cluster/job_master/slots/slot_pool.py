@@ -7,7 +7,9 @@ count per profile, always told as a whole. Source: Flink DefaultDeclarativeSlotP
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from headrace.cluster.job_master.slots.local_state import LocalState
 from headrace.core.ids import AllocationId, ResourceId
 from headrace.core.resource_profile import (
     UNSPECIFIED,
@@ -37,9 +39,13 @@ class _Held:
 
 
 class SlotPool:
-    """Slots of one job. `requirements` is what must be declared to the ResourceManager."""
+    """Slots of one job. `requirements` is what must be declared to the ResourceManager.
+
+    `local_state` says on which TaskManagers copies of the job's state are.
+    """
 
     def __init__(self) -> None:
+        self.local_state: Final = LocalState()
         self._required: tuple[ResourceProfile, ...] = ()
         self._held: dict[AllocationId, _Held] = {}
         self._leaving: set[ResourceId] = set()

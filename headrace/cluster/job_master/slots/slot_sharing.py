@@ -96,8 +96,12 @@ class GroupSlots:
         reserved = self._pool.reserve([self._groups[number].profile for number in missing])
         if reserved is None:
             return None
-        for number, slot in zip(missing, reserved, strict=True):
-            self._slots[number] = slot
+        places = self._pool.local_state.arrange(
+            [self._groups[number].execution_vertices for number in missing],
+            [(slot.resource_id, slot.profile) for slot in reserved],
+        )
+        for number, place in zip(missing, places, strict=True):
+            self._slots[number] = reserved[place]
         return {
             subtask: slot
             for number in needed

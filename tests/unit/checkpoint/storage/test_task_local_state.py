@@ -14,9 +14,12 @@ from headrace.checkpoint.storage.task_local_state import (
 from headrace.cluster.task_executor.deployment import CheckpointFiles
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId
 
 BIG = bytes(range(256)) * 400  # above what stays inside a handle
 SETTINGS = Settings({})
+JOB = JobId(b"j" * 16)
+TASK = ExecutionAttemptId(JOB, ExecutionVertexId(JobVertexId(b"v" * 16), 0), 3)
 
 
 class World:
@@ -26,8 +29,8 @@ class World:
         options = CheckpointOptions(
             exclusive_uri=str(self.remote / "chk-1"), shared_uri=str(self.remote / "shared")
         )
-        self.writer = CopyingWriter(SubtaskStorage(options, "task", SETTINGS), self.copies)
-        self.reader = CopiesFirstReader(StateReader(), self.copies)
+        self.writer = CopyingWriter(SubtaskStorage(options, "task", SETTINGS), self.copies, TASK)
+        self.reader = CopiesFirstReader(StateReader(), self.copies, TASK)
 
     def lose_remote(self, file: StateFile) -> None:
         Path(file.uri).unlink()
@@ -83,6 +86,24 @@ def test_the_copies_that_were_used_least_lately_go_first(tmp_path: Path) -> None
     assert world.copies.size_bytes == 2 * len(BIG)
 
 
+def test_the_newest_attempts_are_told_as_long_as_copies_of_their_state_are_there(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, size_max=2 * len(BIG))
+    world.writer.write("state", BIG)
+    assert world.copies.attempts_of(JOB) == (TASK,)
+    assert world.copies.attempts_of(JobId(b"o" * 16)) == ()
+    later = ExecutionAttemptId(JOB, TASK.execution_vertex_id, 4)
+    other = ExecutionAttemptId(JOB, ExecutionVertexId(JobVertexId(b"v" * 16), 1), 1)
+    for number, task in enumerate((later, other)):
+        world.copies.keep(
+            StateFile("u", b"", len(BIG), b"%d" % number), task, lambda path: path.touch()
+        )
+    assert world.copies.attempts_of(JOB) == (later, other)
+    world.copies.keep(StateFile("u", b"", len(BIG), b"2"), other, lambda path: path.touch())
+    assert world.copies.attempts_of(JOB) == (other,)
+
+
 def test_a_full_disk_costs_the_copy_and_nothing_else(tmp_path: Path) -> None:
     world = World(tmp_path)
     (tmp_path / "local").write_text("no folder can be made here")
@@ -94,7 +115,7 @@ def test_a_full_disk_costs_the_copy_and_nothing_else(tmp_path: Path) -> None:
 def test_copies_are_kept_and_looked_for_only_where_the_job_asks(tmp_path: Path) -> None:
     copies = TaskLocalState(tmp_path / "local", 1 << 20)
     options = CheckpointOptions(exclusive_uri=str(tmp_path / "chk-1"))
-    plain = CheckpointFiles(SETTINGS, copies)
+    plain = CheckpointFiles(SETTINGS, TASK, copies)
     assert plain.writer(options, "task").write("state", BIG).uri
     assert copies.size_bytes == 0
     asking = CheckpointFiles(
@@ -104,6 +125,7 @@ def test_copies_are_kept_and_looked_for_only_where_the_job_asks(tmp_path: Path) 
                 "execution.state-recovery.from-local": "true",
             }
         ),
+        TASK,
         copies,
     )
     file = asking.writer(options, "task").write("state", BIG)

@@ -127,7 +127,10 @@ def test_a_job_that_is_clean_and_dirty_was_cleaned_up_to_the_last_step(tmp_path:
     store.create_dirty(entry(1), 1)
     store.mark_clean(entry(1))
     store.create_dirty(entry(1), 1)
-    assert store.recover().dirty == {}
+    store.create_dirty(entry(2), 1)
+    assert store.recover().dirty == {job_id(2): entry(2)}
+    names = {f"{job_id(1).hex()}.json", f"{job_id(2).hex()}_DIRTY-1.json"}
+    assert {file.name for file in tmp_path.iterdir()} == names
 
 
 def test_the_first_result_of_a_job_counts(tmp_path: Path) -> None:

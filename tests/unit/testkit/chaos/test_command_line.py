@@ -1,5 +1,6 @@
 """The command line of the chaos suite: what it hands to the processes that run its parts."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     commands: list[list[str]] = []
 
     def call(command: list[str]) -> int:
-        assert command[:3] == [sys.executable, "-m", "testkit.chaos"]
-        commands.append(command[3:])
+        assert command[:2] == [sys.executable, "-m"]
+        is_part = command[2] == "testkit.chaos"
+        commands.append(command[3:] if is_part else command[2:])
         return 0
 
     def refuse(*_: object, **__: object) -> None:
@@ -37,7 +39,16 @@ def test_all_is_every_group_but_the_smoke_test_and_the_bugs(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(monkeypatch, "all") == 0
-    assert {command[0] for command in started} == {*GROUPS, "bugs"} - {"smoke"}
+    assert {command[0] for command in started} == {*GROUPS, "leaders", "bugs"} - {"smoke"}
+
+
+def test_kills_of_leaders_are_runs_of_the_tests_own_drivers(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(monkeypatch, "leaders", "--only", "metadata", "--repeats", "2") == 0
+    ((module, *arguments),) = started
+    assert arguments == ["--repeats", "2", "--only", "metadata"]
+    assert importlib.util.find_spec(module) is not None
 
 
 def test_only_parts_with_a_run_of_that_name_are_started(

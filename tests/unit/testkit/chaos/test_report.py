@@ -9,6 +9,7 @@ import pytest
 
 from testkit.chaos import report
 from testkit.chaos.report import newest_of_each_group, page_of, recovery_times
+from tests.integration.high_availability.leader_kills import Outcome
 
 RUN: dict[str, Any] = {
     "group": "kills",
@@ -44,6 +45,20 @@ def test_the_page_counts_disturbances_under_the_name_of_older_files_too() -> Non
     page = page_of([RUN, older])
     assert "under 3 disturbances" in page
     assert "| kills | ack sent | 2 | 2 | 3 |" in page
+
+
+def test_kills_of_leaders_are_runs_of_the_page_though_no_seed_repeats_them() -> None:
+    late = Outcome("leader: the job is stored", 12.5).judged()
+    page = page_of(
+        [RUN, Outcome("leader: the job is stored", 8.0).line(0, 20.0, 2.4), late.line(1, 25.0, 3.0)]
+    )
+    assert "2 of 3 runs were exact" in page
+    assert "| leaders | leader: the job is stored | 2 | 1 | 2 | 10.2 | 12.5 |" in page
+    assert (
+        "| leaders: leader: the job is stored #0 |  | 20.0 | 8.0 | load average 2.4 before |"
+        in page
+    )
+    assert "it took 12.5 s, and 12 s are the bound" in page
 
 
 def test_a_group_that_is_run_again_takes_the_place_of_its_earlier_run() -> None:
