@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.api.executors import default_settings
 from headrace.api.settings.python_files import python_files
-from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle, OnGranted
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.resource_manager.workers import worker_profile
 from headrace.cluster.task_executor.external_resources import (
@@ -228,10 +228,13 @@ class SparkHost:
         workers = self._driver.max_worker_count
         return None if workers is None else workers * self.slots_per_worker
 
-    def start(self, on_standby: OnStandby | None = None) -> None:
+    def start(
+        self, on_standby: OnStandby | None = None, on_granted: OnGranted | None = None
+    ) -> None:
         """Start the control plane; TaskManagers come when a job needs them.
 
         With high availability this waits, as a standby with a session, until no other driver leads the cluster.
+        `on_granted` is called then, before any job goes on.
         """
         silence_py4j()
         HEADRACE_TAP.add(self._log.handler, self._log.level)
@@ -276,7 +279,7 @@ class SparkHost:
             batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
             log_folder=self._log_folder,
         )
-        self._handle = handle = entrypoint.start(on_standby)
+        self._handle = handle = entrypoint.start(on_standby, on_granted)
         web_monitor.start(
             ControlPlane(
                 handle.dispatcher,

@@ -63,7 +63,7 @@ def test_it_starts_a_session_again_until_that_is_stopped_and_says_why(
         code, report, starts = supervised(tmp_path, monkeypatch)
     assert (code, report.address, len(starts)) == (0, "http://127.0.0.1:1", 4)
     assert "was killed by signal 9" in caplog.text and "ended with code 3" in caplog.text
-    assert "was stopped" in caplog.messages[-1]
+    assert "has ended in order: its supervisor ends" in caplog.messages[-1]
     # By then another driver may lead: it has started once it stands by.
     assert [start["is_standby"] for start in starts] == [False, True, True, True]
     assert not any(start["is_supervised"] for start in starts)

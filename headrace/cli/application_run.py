@@ -1,0 +1,80 @@
+"""The run of a program with high availability: its driver waits until it leads, and main is called then.
+
+What becomes of the application when this process ends is `headrace.spark.application`'s.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.program_end import (
+    EXIT_TERMINATED,
+    Terminated,
+    end_in_order_when_terminated,
+)
+from headrace.api.executors import PipelineExecutor
+from headrace.cli.cluster.standby import StandbyFile
+from headrace.cli.logs import EXIT_INTERRUPTED, report_failure
+from headrace.cli.program_run import run_here
+from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.spark.application import EXIT_LEFT
+from headrace.spark.executor import SparkExecutor
+
+
+def run_application(
+    program: Path,
+    arguments: tuple[str, ...],
+    settings: dict[str, str],
+    executor: SparkExecutor,
+    *,
+    on_standby: Callable[[LeaderRecord], None],
+    on_leading: Callable[[], None] = lambda: None,
+    on_submitted: Callable[[JobClient], None] | None = None,
+    before_close: Callable[[], None] | None = None,
+    on_error: Callable[[BaseException], int] = report_failure,
+    awaits_jobs: bool = False,
+) -> int:
+    """Run the program once this driver leads, and return its exit code, also where another driver has run it.
+
+    EXIT_LEFT where the application goes on under the next driver. `on_standby` hears of the leader meanwhile.
+    """
+    take_back = end_in_order_when_terminated()
+    file = StandbyFile(f"{program.stem}-standby")
+
+    def stands_by(leader: LeaderRecord | None) -> None:
+        if leader is None:
+            file.remove()
+            return
+        file.write_or_warn(leader)
+        on_standby(leader)
+
+    try:
+        application = executor.start_application(program.stem, stands_by)
+        file.remove()
+        on_leading()
+    except Terminated:
+        return EXIT_TERMINATED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        return on_error(error)
+    finally:
+        file.remove()
+        take_back()
+    end = application.run.end
+    if end is not None:
+        executor.close()
+        return end.exit_code
+    code = run_here(
+        program,
+        arguments,
+        settings,
+        cast("PipelineExecutor", executor),
+        on_submitted=on_submitted,
+        before_close=before_close,
+        on_error=on_error,
+        awaits_jobs=awaits_jobs,
+        on_ended=application.main_ended,
+    )
+    return code if application.loss is None else EXIT_LEFT
