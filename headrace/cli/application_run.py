@@ -18,7 +18,8 @@ from headrace.cli.cluster.standby import StandbyFile
 from headrace.cli.logs import EXIT_INTERRUPTED, report_failure
 from headrace.cli.program_run import run_here
 from headrace.cluster.high_availability.lease import LeaderRecord
-from headrace.spark.application import EXIT_LEFT
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.spark.application import EXIT_LEFT, Application
 from headrace.spark.executor import SparkExecutor
 
 
@@ -49,32 +50,36 @@ def run_application(
         file.write_or_warn(leader)
         on_standby(leader)
 
+    application: Application | None = None
     try:
         application = executor.start_application(program.stem, stands_by)
         file.remove()
         on_leading()
+        end = application.run.end
+        if end is not None:
+            return end.exit_code
+        code = run_here(
+            program,
+            arguments,
+            settings,
+            cast("PipelineExecutor", executor),
+            on_submitted=on_submitted,
+            before_close=before_close,
+            on_error=on_error,
+            awaits_jobs=awaits_jobs,
+            on_ended=application.main_ended,
+        )
+        return code if application.loss is None else EXIT_LEFT
     except Terminated:
-        return EXIT_TERMINATED
+        return EXIT_TERMINATED if application is None or application.loss is None else EXIT_LEFT
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:
-        return on_error(error)
+        # Main has not begun: who has no mistake to mend starts the driver again.
+        is_mistake = isinstance(error, HeadraceError) and error.domain is ErrorDomain.USER
+        code = on_error(error)
+        return code if is_mistake else EXIT_LEFT
     finally:
         file.remove()
-        take_back()
-    end = application.run.end
-    if end is not None:
         executor.close()
-        return end.exit_code
-    code = run_here(
-        program,
-        arguments,
-        settings,
-        cast("PipelineExecutor", executor),
-        on_submitted=on_submitted,
-        before_close=before_close,
-        on_error=on_error,
-        awaits_jobs=awaits_jobs,
-        on_ended=application.main_ended,
-    )
-    return code if application.loss is None else EXIT_LEFT
+        take_back()

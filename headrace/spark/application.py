@@ -65,6 +65,7 @@ _GRACE_S: Final = 30.0
 """Time in which a main that is interrupted must return, before its process ends at once."""
 _ASK_TIMEOUT_S: Final = 60.0
 _OF_DATAFRAMES: Final = "dataframe-"
+_NO_JVM: Final = "the JVM of its Spark has ended"
 
 
 class DriverLeftError(HostError):
@@ -98,6 +99,7 @@ class Application:
         self._stood_by: Final[set[int]] = set()
         self._services: HighAvailabilityServices | None = None
         self._run: ApplicationRun | None = None
+        self._run_before: ApplicationRun | None = None
         self._results: dict[JobId, JobResult] = {}
         self._epoch = 0
         self._host: SparkHost | None = None
@@ -132,36 +134,35 @@ class Application:
         """
         self._epoch = services.election.epoch
         store = services.application_store
-        newest = store.newest()
+        self._run_before = newest = store.newest()
         found = services.job_result_store.recover()
         results = {**found.clean, **found.dirty}
         stored = services.job_graph_store.recover(self._epoch)
-        waits_for_end = newest is not None and newest.end is not None
-        is_heir = newest is not None and (newest.end is None or newest.end.epoch in self._stood_by)
+        goes_on = newest is not None and newest.end is None
         for one in stored:
             job_id = one.graph.job_id
-            if newest is None or not newest.owns(job_id):
+            is_own = newest is not None and newest.owns(job_id)
+            if not goes_on and not is_own:
                 raise self._strange_job(one.graph)
             if job_id in results:
                 continue
-            if waits_for_end or ApplicationRun.epoch_of(job_id):
+            if is_own and not (goes_on and ApplicationRun.epoch_of(job_id) == 0):
                 self._give_up(services, one.graph)
             else:
                 provide(python_files(Settings(one.graph.settings)))
-        if is_heir:
-            assert newest is not None, "an heir has something to inherit"
-            self._run = newest
+        if newest is not None and (newest.end is None or newest.end.epoch in self._stood_by):
+            run = newest
         else:
-            self._run = store.begin(1 if newest is None else newest.number + 1)
-            self._discard_results(services, newest)
-        run = self._run
+            run = store.begin(1 if newest is None else newest.number + 1)
+            self._discard_results(services)
+        self._run = run
         self._results = {
             job_id: entry.result for job_id, entry in results.items() if run.owns(job_id)
         }
         if run.end is not None:
             services.before_release = self._clean_up
             _LOG.warning("main has ended before, with code %d", run.end.exit_code)
-        elif is_heir:
+        elif goes_on:
             _LOG.warning("main is called again: run %d of the application goes on", run.number)
         self._services = services
 
@@ -180,8 +181,11 @@ class Application:
         assert services is not None and host is not None, "main has begun"
         try:
             problem = self.loss or self._problem(host)
+            if problem is None and has_jvm_ended():
+                problem = DriverLeftError(_NO_JVM)
             if problem is not None:
-                raise problem
+                self.loss = problem
+                return EXIT_LEFT
             services.election.validate()
             end = services.application_store.end(self.run, ApplicationEnd(exit_code, self._epoch))
         except HeadraceError as error:
@@ -189,8 +193,13 @@ class Application:
             _LOG.error("the end of main, with code %d, is not recorded: %s", exit_code, error)
             return EXIT_LEFT
         services.before_release = self._clean_up
+        dispatcher = host.handle.dispatcher
         try:
-            host.handle.call(host.handle.dispatcher.shut_down_cluster(), _ASK_TIMEOUT_S)
+            jobs = host.handle.call(dispatcher.list_jobs(), _ASK_TIMEOUT_S)
+            for job in jobs:
+                if not job.status.is_terminal_state():
+                    _LOG.warning("job '%s' (%s) ends with the application", job.name, job.job_id)
+            host.handle.call(dispatcher.shut_down_cluster(), _ASK_TIMEOUT_S)
         except (HeadraceError, TimeoutError) as error:
             _LOG.warning("jobs of the application are left to its next run, to be ended: %s", error)
         return end.exit_code
@@ -281,7 +290,7 @@ class Application:
             return None  # main has stopped it: its next job is refused
         if host.failure is not None:
             return DriverLeftError(str(host.failure))
-        return DriverLeftError("the JVM of its Spark has ended") if has_jvm_ended() else None
+        return DriverLeftError(_NO_JVM) if has_jvm_ended(0) else None
 
     def _leave(self, error: BaseException) -> None:
         if self.loss is None:
@@ -307,18 +316,17 @@ class Application:
             ]
             if left:
                 _LOG.warning("the next run ends what is left of jobs %s", ", ".join(left))
-            self._discard_results(services, self.run)
+            self._discard_results(services)
         except HeadraceError as error:
             _LOG.warning("results of jobs are left to the next run, to be deleted: %s", error)
 
-    def _discard_results(
-        self, services: HighAvailabilityServices, run: ApplicationRun | None
-    ) -> None:
-        """Delete the results of jobs of a run of which nothing else is left."""
-        if run is None or self._keeps_results:
+    def _discard_results(self, services: HighAvailabilityServices) -> None:
+        """Delete the results of this run's jobs, and of those of the run before, of which nothing else is left."""
+        runs = [run for run in (self._run_before, self._run) if run is not None]
+        if self._keeps_results:
             return
         for job_id in services.job_result_store.recover().clean:
-            if run.owns(job_id):
+            if any(run.owns(job_id) for run in runs):
                 services.job_result_store.discard(job_id)
 
     def _strange_job(self, graph: JobGraph) -> ConfigurationError:

@@ -146,7 +146,7 @@ class LeaderElectionService:
         leader = self._seen
         if leader is None or leader.is_released or leader.epoch <= self.epoch:
             return "nobody is known to lead it now"
-        return f"{leader.behind} leads it"
+        return f"{leader.holder} leads it" + (f" at {leader.address}" if leader.address else "")
 
     def await_leadership(self) -> None:
         """Wait, as a standby, until this process leads; from then on the lease is renewed.
