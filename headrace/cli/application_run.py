@@ -50,6 +50,12 @@ def run_application(
         file.write_or_warn(leader)
         on_standby(leader)
 
+    def main_is_over() -> None:
+        if application is not None:
+            application.main_is_over()
+        if before_close is not None:
+            before_close()
+
     application: Application | None = None
     try:
         application = executor.start_application(program.stem, stands_by)
@@ -64,7 +70,7 @@ def run_application(
             settings,
             cast("PipelineExecutor", executor),
             on_submitted=on_submitted,
-            before_close=before_close,
+            before_close=main_is_over,
             on_error=on_error,
             awaits_jobs=awaits_jobs,
             on_ended=application.main_ended,

@@ -167,9 +167,13 @@ class Application:
         self._services = services
 
     def main_begins(self, host: "SparkHost") -> None:
-        """Look after what main needs from now on, until `main_ended`."""
+        """Look after what main needs from now on, until it is over."""
         self._host = host
         start_thread("headrace-application", self._watch)
+
+    def main_is_over(self) -> None:
+        """Look after nothing any more: main has returned, or was interrupted."""
+        self._is_main_over.set()
 
     def main_ended(self, exit_code: int) -> int:
         """Record the end of main, which ends the run and its jobs; return the exit code of this driver.

@@ -12,9 +12,9 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (44, 4_920),
     "checkpoint": (23, 2_720),
-    "cli": (60, 5_210),
+    "cli": (61, 5_400),
     "client": (6, 605),
-    "cluster": (163, 15_640),
+    "cluster": (164, 15_745),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_800),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (81, 7_540),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (52, 6_010),
+    "spark": (53, 6_345),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (947, 93_180)
+WHEEL_CEILING: Final = (950, 93_810)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

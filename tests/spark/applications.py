@@ -69,12 +69,12 @@ write("two")
 """
 
 
-def two_jobs(operator: str = "lines", last: str = "") -> str:
+def two_jobs(operator: str = "lines", last: str = "", rate: int = RATE) -> str:
     """Return the program, with `last` as a statement at its end.
 
     Its arguments are moments at which a driver dies, once each, and `waits`, for main to wait for a file `go`.
     """
-    return TWO_JOBS.format(count=COUNT, rate=RATE, operator=operator, last=last)
+    return TWO_JOBS.format(count=COUNT, rate=rate, operator=operator, last=last)
 
 
 def expected_lines() -> Counter[str]:

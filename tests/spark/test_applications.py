@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,56 @@ def test_an_application_whose_main_raises_ends_with_its_standby_and_is_not_repea
     assert drivers.output() == expected_lines()
     assert drivers.stored_files() == []
     first.assert_nothing_is_left()
+
+
+def test_a_driver_that_was_frozen_while_another_one_followed_ends_its_main(
+    drivers: ApplicationDrivers,
+) -> None:
+    first, second = drivers.start_pair()
+    drivers.go()
+    wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
+    first.pause()
+    second.wait_for_line("main begins")
+    first.process.send_signal(signal.SIGCONT)
+    assert first.wait() == LEFT, first.report()
+    assert any("another process leads it since" in line for line in first.err), first.report()
+    assert second.wait() == 0, second.report()
+    assert drivers.output() == expected_lines()
+
+
+def test_a_driver_that_was_frozen_and_had_no_standby_goes_on_with_its_main(
+    drivers: ApplicationDrivers, tmp_path: Path
+) -> None:
+    first = drivers.start()
+    wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
+    first.pause()
+    record = tmp_path / "ha" / "two" / "leader" / "epoch-00000001"
+    renewed_s = record.stat().st_mtime
+    # By its own clock its renew deadline, 4 s, has passed.
+    wait_until(lambda: time.time() > renewed_s + 6, 60, "a lease that is over")
+    first.process.send_signal(signal.SIGCONT)
+    assert first.wait() == 0, first.report()
+    assert (tmp_path / "ha" / "two" / "leader" / "epoch-00000002").exists()
+    assert first.out.count("main begins\n") == 1
+    assert drivers.output() == expected_lines()
+
+
+def test_sigterm_hands_an_application_over_and_a_stop_of_its_cluster_ends_it(
+    drivers: ApplicationDrivers,
+) -> None:
+    # It does not end before it is stopped.
+    drivers.write(two_jobs(rate=5))
+    first, second = drivers.start_pair()
+    drivers.go()
+    wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
+    first.process.terminate()
+    assert first.wait() == 128 + signal.SIGTERM, first.report()
+    second.wait_for_line("main begins")
+    third = drivers.commands.daemon("run", "-d", "--standby", *drivers.options, "two.py")
+    assert any("standby 'two-standby' takes over when" in line for line in third.out)
+    drivers.commands("cluster", "stop", "two")
+    assert second.wait() == 1, second.report()
+    wait_until(lambda: not third.processes(), 120, "the end of the standby")
+    assert drivers.stored_files() == []
+    written = drivers.output()
+    assert not written - expected_lines() and written != expected_lines()
