@@ -22,6 +22,7 @@ import msgspec
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_program
 from headrace.api.settings.python_files import python_files
+from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.cluster.high_availability.application_store import ApplicationEnd, ApplicationRun
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.high_availability.job_result_store import JobResultEntry
@@ -64,6 +65,14 @@ _LOOK_S: Final = 0.5
 _GRACE_S: Final = 30.0
 """Time in which a main that is interrupted must return, before its process ends at once."""
 _ASK_TIMEOUT_S: Final = 60.0
+_PASSING: Final = (
+    CheckpointStorageError,
+    DuplicateJobSubmissionError,
+    LeadershipLostError,
+    NotLeadingError,
+)
+"""Errors of a submission that end with the leadership of this process, or when the storage is there again."""
+_STORAGE_FAILURES_MAX: Final = 20
 _OF_DATAFRAMES: Final = "dataframe-"
 _NO_JVM: Final = "the JVM of its Spark has ended"
 
@@ -235,6 +244,7 @@ class Application:
             dispatcher = cast(DispatcherGateway, _EndedJob(dispatcher, result))
             return JobClient(job_id, dispatcher, handle.loop)
         client = JobClient(job_id, dispatcher, handle.loop, outlives_leader=True)
+        failure_count = 0
         while True:
             try:
                 plan = handle.call(dispatcher.request_job_plan(job_id), _ASK_TIMEOUT_S)
@@ -252,10 +262,12 @@ class Application:
                 return client
             try:
                 handle.submit(job_graph, timeout_s)
-            except DuplicateJobSubmissionError:
-                continue
-            except (NotLeadingError, LeadershipLostError):
-                # The job may have been stored, and goes on then.
+            except _PASSING as error:
+                failure_count += isinstance(error, CheckpointStorageError)
+                if failure_count > _STORAGE_FAILURES_MAX:
+                    raise
+                # It may have been stored all the same: then it is found.
+                _LOG.warning("job '%s' is submitted again: %s", job_graph.name, error)
                 self._wait_for_leadership()
             else:
                 return client

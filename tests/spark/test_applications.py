@@ -52,6 +52,7 @@ def test_a_standby_calls_main_again_when_the_driver_is_killed(drivers: Applicati
     os.kill(first.pid, signal.SIGKILL)
     assert second.wait() == 0, second.report()
     assert any("which goes on" in line for line in second.err), second.report()
+    assert not any("differs" in line for line in second.err), second.report()
     assert drivers.output() == expected_lines()
     assert drivers.stored_files() == []
     # Who starts the program now wants another run of it.

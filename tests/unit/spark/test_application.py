@@ -27,6 +27,7 @@ from headrace.gateways.dispatcher import JobResult
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.spark.application import Application, UnrecoverableJobError, refuse_unrecoverable
+from headrace.spark.executor import SparkExecutor
 
 Lead = Callable[..., tuple[Application, HighAvailabilityServices]]
 
@@ -143,6 +144,13 @@ def test_a_program_does_not_take_the_jobs_of_a_session_for_its_own(lead: Lead) -
     put(services, JobId.generate(system_random()))
     with pytest.raises(ConfigurationError, match=r"cluster-id.*none of this application"):
         lead()
+
+
+def test_a_program_without_a_command_line_does_not_get_high_availability() -> None:
+    executor = SparkExecutor(Settings({"high-availability.type": "file"}))
+    with pytest.raises(ConfigurationError, match="headrace run -D"):
+        executor.submit(graph_of(collects=False, writes=True))
+    executor.close()
 
 
 def graph_of(*, collects: bool, writes: bool) -> JobGraph:
