@@ -27,6 +27,7 @@ ALWAYS_HEARD: Final = (
     "headrace.connectors",
     "headrace.core.process.log_folders",
     "headrace.rest",
+    "headrace.spark.application",
     "headrace.spark.executor",
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",

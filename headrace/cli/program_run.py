@@ -45,10 +45,12 @@ def run_here(
     before_close: Callable[[], None] | None = None,
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
+    on_ended: Callable[[int], int] = lambda code: code,
 ) -> int:
     """Run the program in this process and thread, close the executor, and return the exit code.
 
     `before_close` is called when the program has ended, while the cluster still answers; after a Ctrl-C perhaps twice.
+    `on_ended` is called with the exit code before that, and may return another one; not where SIGTERM has come.
 
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
@@ -59,12 +61,32 @@ def run_here(
     take_back = end_in_order_when_terminated()
     find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
+        return on_ended(_exit_code_of(program, arguments, settings, find_left, on_error))
+    except Terminated:
+        return EXIT_TERMINATED
+    finally:
+        ignore_termination()
+        try:
+            _close(executor, before_close)
+        finally:
+            take_back()
+
+
+def _exit_code_of(
+    program: Path,
+    arguments: tuple[str, ...],
+    settings: dict[str, str],
+    find_left: Callable[[], Sequence[HeadraceError]],
+    on_error: Callable[[BaseException], int],
+) -> int:
+    """Run the program to its end, and return its exit code. Terminated, where SIGTERM comes."""
+    try:
         with _program_sessions(settings):
             run_as_main(program, arguments)
         _refuse_unexecuted()
         return _with_left_jobs(0, find_left, on_error)
     except Terminated:
-        return EXIT_TERMINATED
+        raise
     except SystemExit as ended:
         return _with_left_jobs(_exit_code(ended), find_left, on_error)
     except KeyboardInterrupt:
@@ -73,12 +95,6 @@ def run_here(
         return EXIT_INTERRUPTED
     except Exception as error:
         return _with_left_jobs(on_error(error), left_jobs, on_error)
-    finally:
-        ignore_termination()
-        try:
-            _close(executor, before_close)
-        finally:
-            take_back()
 
 
 def run_as_main(program: Path, arguments: tuple[str, ...], entry_class: str | None = None) -> None:

@@ -22,6 +22,10 @@ from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusa
 from headrace.cli.program_run import provide_python_files, run_here
 from headrace.cli.progress import ProgressDisplay
 from headrace.cli.run_settings import ProgramPath, recovery_settings, run_settings, target_settings
+from headrace.cluster.high_availability.options import (
+    HIGH_AVAILABILITY_TYPE,
+    is_highly_available,
+)
 from headrace.core.config import Settings
 from headrace.core.error_text import describe
 from headrace.core.errors import HeadraceError
@@ -45,6 +49,8 @@ Examples:
   headrace run --target remote -m host:8081 -d departures.py
   headrace run --target per-job -d departures.py         a cluster for the job alone, made for it
   headrace run -d --json departures.py | jq -r '.jobs[0]["job-id"]'     for a script
+  headrace run -d --supervise -D high-availability.type=file … departures.py    goes on when its driver dies
+  headrace run --standby -D high-availability.type=file … departures.py         takes over when its driver is gone
 """
 
 
@@ -125,6 +131,20 @@ Examples:
     help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster "
     "of its own, or the jobs to the session or remote cluster.",
 )
+@click.option(
+    "--standby",
+    "is_standby",
+    is_flag=True,
+    help="Wait behind the driver that runs the program, and take over when it is gone; with -d return as soon as it "
+    "waits (needs high-availability.type).",
+)
+@click.option(
+    "--supervise",
+    "is_supervised",
+    is_flag=True,
+    help="With -d: have a small process start the driver again whenever it ends before its program does (needs "
+    "high-availability.type).",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @json_option
 @click.argument("program", type=ProgramPath())
@@ -142,6 +162,8 @@ def run(
     claim_mode: str | None,
     progress: bool | None,
     is_detached: bool,
+    is_standby: bool,
+    is_supervised: bool,
     verbose: bool,
     is_json: bool,
     program: Path,
@@ -158,13 +180,19 @@ def run(
         **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
     }
     refuse_unusable(settings)
+    if is_standby or is_supervised:
+        _refuse_unrecoverable(settings, is_supervised=is_supervised, is_detached=is_detached)
     provide_python_files(settings)
     set_default_settings(settings)
     if is_detached and not runs_elsewhere(Settings(settings)):
         # Imported late: nobody else needs it.
         from headrace.cli.daemon.detached_run import run_detached
+        from headrace.cli.daemon.messages import RunProgram
 
-        return run_detached(program, arguments, settings, is_verbose=verbose, is_json=is_json)
+        duty = RunProgram(
+            str(program), arguments, is_standby=is_standby, is_supervised=is_supervised
+        )
+        return run_detached(duty, settings, is_verbose=verbose, is_json=is_json)
     if is_json:
         answer = RunAnswer()
         with _only_answer_on_standard_output():
@@ -172,6 +200,24 @@ def run(
         print_json(answer.document(code))
         return code
     return _run_shown(program, arguments, settings, progress, is_detached)
+
+
+def _refuse_unrecoverable(
+    settings: dict[str, str], *, is_supervised: bool, is_detached: bool
+) -> None:
+    """Raise UsageError where no other driver could go on with the program."""
+    given, option = Settings(settings), "--supervise" if is_supervised else "--standby"
+    if runs_elsewhere(given) or not is_highly_available(given):
+        raise click.UsageError(
+            f"{option} is for programs with a cluster of their own whose next driver goes on with their jobs: -D "
+            f"{HIGH_AVAILABILITY_TYPE.key}=… and its neighbours ('headrace options high-availability' lists them), "
+            "and no --target"
+        )
+    if is_supervised and not is_detached:
+        raise click.UsageError(
+            "--supervise is for daemons: add -d; what starts a program in the foreground sees how it ends, and starts "
+            "it again"
+        )
 
 
 class RunAnswer:
@@ -248,6 +294,25 @@ def _run_shown(
             answer.ask_jobs()
 
     on_error = report_failure if answer is None else answer.take_error
+    given = Settings(settings)
+    if is_highly_available(given) and not runs_elsewhere(given):
+        # Imported late: few programs need it.
+        from headrace.cli.application_run import run_application
+        from headrace.spark.executor import SparkExecutor
+
+        return run_application(
+            program,
+            arguments,
+            settings,
+            SparkExecutor(given),
+            on_standby=lambda leader: click.echo(
+                f"standby: takes over when {leader.behind}, which runs the program, is gone",
+                err=True,
+            ),
+            on_submitted=submitted,
+            before_close=end_shows,
+            on_error=on_error,
+        )
     try:
         executor = create_executor(Settings(settings))
     except HeadraceError as error:

@@ -85,6 +85,8 @@ DRIVER_NAME: Final = "jobmanager"
 """The driver's name in its metrics."""
 
 WorkerNames = Callable[[int], str]
+OnGranted = Callable[[HighAvailabilityServices], None]
+"""Called once this process leads for the first time, in the thread that starts the cluster; it may block."""
 
 
 class ClusterFailedError(HostError):
@@ -539,11 +541,14 @@ class ClusterEntrypoint:
         prefix = f"headrace-{os.getpid()}-{random.getrandbits(32):08x}"
         self._worker_name: Final = worker_name or worker_names(prefix)
 
-    def start(self, on_standby: OnStandby | None = None) -> ClusterHandle:
+    def start(
+        self, on_standby: OnStandby | None = None, on_granted: OnGranted | None = None
+    ) -> ClusterHandle:
         """Start the control thread and the endpoints; PortInUseError where the port is taken.
 
         With high availability this waits, as a standby, until no other process leads the cluster: nothing is bound and
-        nobody is served before. Errors of HighAvailabilityServices and LeaderElectionService.
+        nobody is served before. `on_granted` is called then, before any job goes on. Errors of
+        HighAvailabilityServices and LeaderElectionService.
         """
         high_availability = open_high_availability(self._settings, self._clock, self._random)
         with contextlib.ExitStack() as on_failure:
@@ -551,6 +556,8 @@ class ClusterEntrypoint:
                 on_failure.callback(high_availability.close)
                 high_availability.election.on_standby = on_standby
                 high_availability.election.await_leadership()
+                if on_granted is not None:
+                    on_granted(high_availability)
             control = EventLoopThread("headrace-control")
             on_failure.callback(control.stop)
             handle = control.run(self._start(control, high_availability))

@@ -10,6 +10,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- FunctionNotPicklableError
 |  +- client.remote_executor: RemoteDataFrameError, RemoteFilesError
 |  +- graph.operator_ids: DuplicateUidError
+|  +- spark.application: UnrecoverableJobError
 |  +- spark.dataframes.dataframe_coordinator: DataFrameChangedError
 |  +- spark.dataframes.streaming_dataframe_coordinator: QueryAheadError
 |  +- spark.session.python_files: LateFilesError
@@ -43,6 +44,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.dataframes.dataframe_coordinator: DataFramePushError
 |  +- spark.dataframes.streaming_dataframe_coordinator: QueryStoppedError
 |  +- checkpoint.storage.conditional_writes: S3ClientMissingError
+|  +- spark.application: DriverLeftError
 |  +- spark.executor: ExternalResourcesError, NotEnoughSlotsError
 |  +- spark.host: NoExecutorError, SessionStoppedError
 |  +- spark.session.class_archive: ClassArchiveError

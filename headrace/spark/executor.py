@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
 from headrace.api.settings.python_files import python_files, with_python_files
+from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.options import (
+    DELETE_ON_COMMIT,
     HIGH_AVAILABILITY_TYPE,
     is_highly_available,
 )
@@ -32,6 +34,7 @@ from headrace.spark.options import SLOT_COUNT
 
 if TYPE_CHECKING:
     from headrace.rest.server import RestServer
+    from headrace.spark.application import Application
     from headrace.spark.host import SparkHost
 
 _LOG: Final = logging.getLogger(__name__)
@@ -90,6 +93,7 @@ class SparkExecutor:
         # Two threads of a program may submit their first jobs at once: the second waits for the first one's host.
         self._lock = threading.Lock()
         self._host: SparkHost | None = None
+        self._application: Application | None = None
         self._handlers = ExitStack()
         self._is_closed = False
         self._warned_of: set[str] = set()
@@ -105,10 +109,15 @@ class SparkExecutor:
             refuse_unsupported(job_graph)
         host = self._started_host(job_graph.settings)
         host.refuse_unobeyed(job_graph.settings)
+        application = self._application
+        if application is not None:
+            _refuse_own_high_availability(job_graph.settings, self._settings)
         if not is_batch:
             _refuse_too_few_slots(job_graph, host)
         job_graph = self._with_files(job_graph, host)
         host.job_submitted(job_graph)
+        if application is not None:
+            return application.submit(job_graph, host, _SUBMIT_TIMEOUT_S)
         handle = host.handle
         if is_batch:
             _LOG.info("job '%s' (%s) runs on Spark stages", job_graph.name, job_graph.job_id)
@@ -124,6 +133,31 @@ class SparkExecutor:
             "job '%s' (%s) is submitted; its TaskManagers start", job_graph.name, job_graph.job_id
         )
         return JobClient(job_graph.job_id, dispatcher, handle.loop)
+
+    def start_application(self, name: str, on_standby: OnStandby) -> "Application":
+        """Start the cluster of a program with high availability, before its main; wait until this driver leads.
+
+        `on_standby` hears of the leader meanwhile. Nothing is left where this fails.
+        """
+        # Imported late: programs without high availability need none of it.
+        from headrace.spark.application import Application
+
+        application = Application(self._settings, on_standby)
+        settings = self._settings.with_values({DELETE_ON_COMMIT.key: "false"})
+        with self._lock:
+            self._handlers.callback(end_in_order_when_terminated())
+            host = _host_class()(settings, name=name, log_folder=self._log_folder)
+            try:
+                host.start(
+                    application.stands_by,
+                    lambda services: application.granted(services, host.provide),
+                )
+            except BaseException:
+                host.close()
+                raise
+            self._host, self._application = host, application
+        application.main_begins(host)
+        return application
 
     def batch_dataframe(self, job_graph: JobGraph) -> Any:
         """Return what the one collect sink of a bounded job gets as a DataFrame of Spark's, which computes it.
@@ -205,11 +239,24 @@ class SparkExecutor:
                 self._warned_of.add(sentence)
                 _LOG.warning("%s", sentence)
 
+    def _host_of_application(self) -> "SparkHost":
+        host = self._host
+        if host is None or host.has_lost_session:
+            raise HostError(
+                "the program has stopped its SparkSession, in which its cluster lived: with high availability all jobs "
+                "run in the session that was there before main; leave out spark.stop()"
+            )
+        if host.failure is not None:
+            raise host.failure
+        return host
+
     def _started_host(self, program: Mapping[str, str] | None = None) -> "SparkHost":
         """Return the host, started with the settings of the `program` too where this needs it first."""
         with self._lock:
             if self._is_closed:
                 raise HostError("the Spark executor has been closed")
+            if self._application is not None:
+                return self._host_of_application()
             if self._host is not None and self._host.has_lost_session:
                 # The program stopped its session, and may have made another one.
                 lost, self._host = self._host, None
@@ -266,11 +313,23 @@ def _refuse_too_few_slots(job_graph: JobGraph, host: "SparkHost") -> None:
 
 
 def _refuse_high_availability(settings: Settings) -> None:
-    """Raise ConfigurationError: a program that is started again submits its jobs again, besides those recovered."""
+    """Raise ConfigurationError: somebody must lead before the program begins, or its first part runs twice."""
     if is_highly_available(settings):
         raise ConfigurationError(
             HIGH_AVAILABILITY_TYPE.key,
             settings.get_option(HIGH_AVAILABILITY_TYPE),
-            "the cluster of one program has none: start a cluster that stays and submit the program to it, or leave it "
-            "out and start the program again with -s, from its last checkpoint",
+            "a program with a cluster of its own has it only from the command line, which starts main once this "
+            f"driver leads: 'headrace run -D {HIGH_AVAILABILITY_TYPE.key}=…'; or start a cluster that stays and "
+            "submit the program to it",
         )
+
+
+def _refuse_own_high_availability(program: Mapping[str, str], given: Settings) -> None:
+    """Raise ConfigurationError for settings of the election that come when it is over."""
+    for key, value in program.items():
+        if key.startswith("high-availability") and given.get(key) != value:
+            raise ConfigurationError(
+                key,
+                value,
+                "the program says so when its driver leads already: say it on the command line",
+            )

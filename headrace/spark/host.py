@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.api.executors import default_settings
 from headrace.api.settings.python_files import python_files
-from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle, OnGranted
 from headrace.cluster.high_availability.coordination import storage_folder
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.lease import LeaderRecord
@@ -231,10 +231,13 @@ class SparkHost:
         workers = self._driver.max_worker_count
         return None if workers is None else workers * self.slots_per_worker
 
-    def start(self, on_standby: OnStandby | None = None) -> None:
+    def start(
+        self, on_standby: OnStandby | None = None, on_granted: OnGranted | None = None
+    ) -> None:
         """Start the control plane; TaskManagers come when a job needs them.
 
         With high availability this waits, as a standby with a session, until no other driver leads the cluster.
+        `on_granted` is called then, before any job goes on.
         """
         silence_py4j()
         HEADRACE_TAP.add(self._log.handler, self._log.level)
@@ -286,7 +289,7 @@ class SparkHost:
             if on_standby is not None:
                 on_standby(leader)
 
-        self._handle = handle = entrypoint.start(stands_by)
+        self._handle = handle = entrypoint.start(stands_by, on_granted)
         web_monitor.start(
             ControlPlane(
                 handle.dispatcher,

@@ -10,11 +10,11 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (45, 4_980),
+    "api": (45, 4_990),
     "checkpoint": (23, 2_740),
-    "cli": (60, 5_210),
+    "cli": (61, 5_400),
     "client": (6, 605),
-    "cluster": (165, 15_750),
+    "cluster": (166, 15_850),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_800),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (81, 7_560),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (52, 6_015),
+    "spark": (53, 6_360),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (952, 93_870)
+WHEEL_CEILING: Final = (955, 94_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

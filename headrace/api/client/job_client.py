@@ -19,7 +19,7 @@ from headrace.core.errors import (
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
-from headrace.gateways.errors import UnknownJobError
+from headrace.gateways.errors import NotLeadingError, UnknownJobError
 from headrace.gateways.job_master import CollectedResults, JobDetails
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ class JobClient:
     """A submitted job. Every answer is a CompletableFuture: `result()` waits for it, and so does `await`.
 
     `dispatcher` is called on `loop` only; the methods here may be called from any other thread. `outlives_program`: the
-    job runs on a cluster that does not end with this process, and goes on without it.
+    job runs on a cluster that does not end with this process, and goes on without it. `outlives_leader`: the cluster
+    has high availability, and whoever waits for the job's end waits also while nobody leads.
     """
 
     def __init__(
@@ -190,8 +191,10 @@ class JobClient:
         loop: asyncio.AbstractEventLoop,
         *,
         outlives_program: bool = False,
+        outlives_leader: bool = False,
     ) -> None:
         self.outlives_program: Final = outlives_program
+        self._outlives_leader: Final = outlives_leader
         self._job_id = job_id
         self._dispatcher = dispatcher
         self._loop = loop
@@ -322,13 +325,17 @@ class JobClient:
         while True:
             try:
                 status = await self._dispatcher.await_job_end(self._job_id, _WAIT_MAX_MS)
-                if status.is_terminal_state():
-                    return await self._dispatcher.request_job_result(self._job_id)
                 failed_count = 0
+                if self._outlives_leader and status is JobStatus.SUSPENDED:
+                    # The job goes on under the next leader.
+                    await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
+                elif status.is_terminal_state():
+                    return await self._dispatcher.request_job_result(self._job_id)
             except (UnknownJobError, ClusterClosedError):
                 raise
-            except HeadraceError:
-                failed_count += 1
+            except HeadraceError as error:
+                is_waited_for = self._outlives_leader and isinstance(error, NotLeadingError)
+                failed_count += not is_waited_for
                 if failed_count > _FAILED_ASKS_MAX:
                     raise
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)

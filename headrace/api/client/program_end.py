@@ -13,6 +13,7 @@ Source: PyFlink's FAQ, "Wait for jobs to finish when executing jobs in mini clus
 
 import atexit
 import logging
+import os
 import signal
 import sys
 import threading
@@ -261,9 +262,20 @@ def ignore_termination() -> Callable[[], None]:
     return _resume
 
 
+class _Ending:
+    reason: ClassVar[str] = ""
+
+
+def end_program(reason: str) -> None:
+    """End the program in order, as SIGTERM does, for a reason that is logged instead; from any thread."""
+    _Ending.reason = reason
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _raise_once(_number: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, _ends_already)
-    _LOG.warning("terminated: the jobs end, and their last checkpoints are kept")
+    reason = _Ending.reason or "terminated: the jobs end, and their last checkpoints are kept"
+    _LOG.warning("%s", reason)
     raise Terminated
 
 

@@ -1,9 +1,7 @@
 """The life of a session in this process, from its start to the signal or the client that ends it."""
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from headrace.api.client.program_end import (
     Terminated,
@@ -13,10 +11,7 @@ from headrace.api.client.program_end import (
 from headrace.cli.cluster.standby import StandbyFile
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
-from headrace.rest.client_errors import ConnectionFileError
 from headrace.spark.session_cluster import SessionCluster
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 def serve_session(
@@ -40,12 +35,7 @@ def serve_session(
         if leader is None:
             file.remove()
             return
-        try:
-            file.write(leader)
-        except (OSError, ConnectionFileError) as error:
-            _LOG.warning(
-                "'headrace cluster list' does not show that '%s' stands by: %s", name, error
-            )
+        file.write_or_warn(leader)
         if on_standby is not None:
             on_standby(leader)
 

@@ -4,6 +4,7 @@ It serves nobody yet, so that it has no connection file. Its own file, for its o
 `<home>/standbys/<process>.json`, from its first look at the leader until it leads or ends.
 """
 
+import logging
 import os
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from headrace.rest.client_errors import ConnectionFileError
 from headrace.rest.connections import headrace_home, read_private_file, write_private_file
 
 _FILES_MAX: Final = 1_000
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Standby(msgspec.Struct, frozen=True):
@@ -54,6 +56,15 @@ class StandbyFile:
         private_folder(headrace_home())
         private_folder(_folder())
         write_private_file(self._file, msgspec.json.encode(standby))
+
+    def write_or_warn(self, leader: LeaderRecord) -> None:
+        """Write it where that is possible: only commands look at it."""
+        try:
+            self.write(leader)
+        except (OSError, ConnectionFileError) as error:
+            _LOG.warning(
+                "'headrace cluster list' does not show that '%s' stands by: %s", self._name, error
+            )
 
     def remove(self) -> None:
         """Remove it, if it is there."""

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import PipelineExecutor, set_default_settings
+from headrace.cli.application_run import run_application
 from headrace.cli.cluster.session import serve_session
 from headrace.cli.daemon.console_file import ConsoleFile
 from headrace.cli.daemon.messages import (
@@ -24,6 +25,7 @@ from headrace.cli.daemon.supervisor import Supervisor
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_run import provide_python_files, run_here
 from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings
 from headrace.core.process.log_options import LOG_MAX_SIZE
 from headrace.spark.executor import SparkExecutor
@@ -46,8 +48,8 @@ def main() -> int:
     console = ConsoleFile(folder, settings.get_option(LOG_MAX_SIZE))
     try:
         match instructions.duty:
-            case RunSession(is_supervised=True) as session:
-                supervisor = Supervisor(session, instructions.settings, instructions.is_verbose)
+            case RunSession(is_supervised=True) | RunProgram(is_supervised=True) as duty:
+                supervisor = Supervisor(duty, instructions.settings, instructions.is_verbose)
                 return supervisor.run(reporter)
             case RunSession(name, is_standby):
                 return serve_session(
@@ -68,7 +70,7 @@ def main() -> int:
                     create=JobCluster,
                 )
             case RunProgram() as program:
-                return _run_program(program, settings, folder, reporter)
+                return _run_program(program, settings, place, reporter)
     except Exception as error:
         reporter.tell_failure(error)
         return report_failure(error)
@@ -96,23 +98,32 @@ def _have_no_input() -> None:
     os.close(nothing)
 
 
-def _run_program(
-    program: RunProgram, settings: Settings, log_folder: Path, reporter: Reporter
-) -> int:
+def _run_program(program: RunProgram, settings: Settings, place: Report, reporter: Reporter) -> int:
     """Run a program, wait for the jobs that it leaves running, and return its exit code. In the main thread."""
-    executor = SparkExecutor(settings, log_folder=log_folder)
+    executor = SparkExecutor(settings, log_folder=Path(place.log_folder))
 
-    def submitted(client: JobClient) -> None:
-        if not reporter.is_open:
-            return
+    def tell_running(job_id: str = "") -> None:
         rest = executor.rest
         reporter.tell(
-            Report(
-                job_id=str(client.get_job_id()),
+            msgspec.structs.replace(
+                place,
+                job_id=job_id,
                 address="" if rest is None else rest.address,
                 connection_file="" if rest is None else str(rest.connection_file),
             )
         )
+
+    def submitted(client: JobClient) -> None:
+        if reporter.is_open:
+            tell_running(str(client.get_job_id()))
+
+    def stands_by(leader: LeaderRecord) -> None:
+        if program.is_standby:
+            reporter.tell(_waiting(leader, place))
+
+    def leads() -> None:
+        if program.is_standby:
+            tell_running()
 
     def failed(error: BaseException) -> int:
         reporter.tell_failure(error)
@@ -122,16 +133,30 @@ def _run_program(
     given = settings.to_dict()
     provide_python_files(given)
     set_default_settings(given)
-    code = run_here(
-        Path(program.program),
-        program.arguments,
-        given,
-        runner,
-        on_submitted=submitted,
-        on_error=failed,
-        awaits_jobs=True,
-    )
-    reporter.tell(Report(exit_code=code))
+    file = Path(program.program)
+    if is_highly_available(settings):
+        code = run_application(
+            file,
+            program.arguments,
+            given,
+            executor,
+            on_standby=stands_by,
+            on_leading=leads,
+            on_submitted=submitted,
+            on_error=failed,
+            awaits_jobs=True,
+        )
+    else:
+        code = run_here(
+            file,
+            program.arguments,
+            given,
+            runner,
+            on_submitted=submitted,
+            on_error=failed,
+            awaits_jobs=True,
+        )
+    reporter.tell(msgspec.structs.replace(place, exit_code=code))
     return code
 
 

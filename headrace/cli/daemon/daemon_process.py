@@ -42,13 +42,16 @@ _MODULE: Final = "headrace.cli.daemon"
 
 
 class DaemonFailedError(HeadraceError):
-    """A daemon has ended, or was ended, before it did what it was started for. `lines` are what it said of that."""
+    """A daemon has ended, or was ended, before it did what it was started for. `lines` are what it said of that.
+
+    `exit_code` is that of one which has ended by itself without a report, else None.
+    """
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
-    def __init__(self, lines: tuple[str, ...]) -> None:
+    def __init__(self, lines: tuple[str, ...], exit_code: int | None = None) -> None:
         super().__init__("\n".join(lines))
-        self.lines = lines
+        self.lines, self.exit_code = lines, exit_code
 
 
 class DaemonProcess:
@@ -163,7 +166,8 @@ class DaemonProcess:
             piece = os.read(descriptor, _REPORT_BYTES_MAX)
             content += piece
             if not piece or len(content) > _REPORT_BYTES_MAX:
-                raise DaemonFailedError(self._last_words(self._how_it_ended()))
+                reason = self._how_it_ended()
+                raise DaemonFailedError(self._last_words(reason), self._process.returncode)
         try:
             return msgspec.json.decode(content, type=Report)
         except DECODE_ERRORS as error:

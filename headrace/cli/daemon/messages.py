@@ -4,6 +4,7 @@ Reporter tells the command how the start went, once.
 """
 
 import os
+from pathlib import Path
 
 import msgspec
 
@@ -12,10 +13,21 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 
 
 class RunProgram(msgspec.Struct, frozen=True, tag=True):
-    """Run a program with its arguments in a cluster of its own."""
+    """Run a program with its arguments in a cluster of its own.
+
+    It has started when its first job was taken; a standby, which needs high availability, when it waits or leads.
+    """
 
     program: str
     arguments: tuple[str, ...] = ()
+    is_standby: bool = False
+    is_supervised: bool = False
+    """Whether the daemon watches over the driver, which is a daemon of its own, and starts it again."""
+
+    @property
+    def name(self) -> str:
+        """The name of its cluster."""
+        return Path(self.program).stem
 
 
 class RunSession(msgspec.Struct, frozen=True, tag=True):
@@ -62,7 +74,7 @@ class Report(msgspec.Struct, frozen=True):
     leader: str = ""
     """The leader behind which a standby waits, at `address` if that is known; else empty."""
     pid: int = 0
-    """Process of a session."""
+    """Process of the cluster."""
     log_folder: str = ""
 
 

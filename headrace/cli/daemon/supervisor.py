@@ -1,7 +1,8 @@
-"""Supervisor: keeps a session running in a daemon of its own, and starts it again whenever it ends by itself.
+"""Supervisor: keeps a session, or an application, running in a daemon, and starts it again whenever its driver ends.
 
-A session ends in order, with exit code 0, because somebody stops it: then the supervisor ends, too. After any other end
-it waits, each time twice as long as before, and starts the session again; one that has run for a while counts as new.
+A session ends in order, with exit code 0, because somebody stops it, and an application because its main has ended:
+then the supervisor ends, too. After any other end it waits, each time twice as long as before, and starts it again; one
+that has run for a while counts as new.
 """
 
 import logging
@@ -17,9 +18,10 @@ from headrace.api.client.program_end import (
     ignore_termination,
 )
 from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
-from headrace.cli.daemon.messages import Report, Reporter, RunSession
+from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSession
 from headrace.cli.logs import EXIT_FAILED
 from headrace.core.clock import Clock, SystemClock
+from headrace.spark.application import EXIT_LEFT
 
 _LOG: Final = logging.getLogger(__name__)
 SHORT_LIVES_MAX: Final = 10
@@ -44,18 +46,20 @@ class RestartPauses:
 
 
 class Supervisor:
-    """Supervises one session with these settings; `run` in the main thread."""
+    """Supervises one session, or the driver of one application, with these settings; `run` in the main thread."""
 
     def __init__(
         self,
-        session: RunSession,
+        duty: RunSession | RunProgram,
         settings: Mapping[str, str],
         is_verbose: bool,
         *,
         pauses: RestartPauses | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._session: Final = msgspec.structs.replace(session, is_supervised=False)
+        self._duty: Final = msgspec.structs.replace(duty, is_supervised=False)
+        kind = "session" if isinstance(duty, RunSession) else "application"
+        self._what: Final = f"{kind} '{duty.name}'"
         self._settings: Final = settings
         self._is_verbose: Final = is_verbose
         self._pauses: Final = pauses or RestartPauses()
@@ -63,9 +67,9 @@ class Supervisor:
         self._daemon: DaemonProcess | None = None
 
     def run(self, reporter: Reporter) -> int:
-        """Start the session, and again until it is stopped or fails too often; return the exit code.
+        """Start it, and again until it ends in order or fails too often; return the exit code.
 
-        A first start that fails is told, and not repeated. SIGTERM ends the session in order.
+        A first start that fails is told, and not repeated. SIGTERM ends it in order.
         """
         take_back = end_in_order_when_terminated()
         try:
@@ -79,36 +83,50 @@ class Supervisor:
             take_back()
 
     def _supervise(self, reporter: Reporter) -> int:
-        session = self._session
         while True:
+            # With high availability another driver may lead by now: then this one has started when it stands by.
+            is_again = not reporter.is_open
+            duty = msgspec.structs.replace(self._duty, is_standby=self._duty.is_standby or is_again)
             begun_ms = self._clock.monotonic_ms()
             try:
-                reason = self._live(session, reporter)
+                code = self._live(duty, reporter)
+                reason = _how_it_ended(code)
             except DaemonFailedError as error:
-                if reporter.is_open:
+                reason = f"did not start: {error}"
+                if reporter.is_open and not self._died(error):
                     reporter.tell(Report(error.lines))
                     return EXIT_FAILED
-                reason = f"did not start: {error}"
-            if reason is None:
-                _LOG.warning("session '%s' was stopped: its supervisor ends", session.name)
-                return 0
+            else:
+                if not self._goes_on(code):
+                    _LOG.warning("%s %s: its supervisor ends", self._what, reason)
+                    return code
             pause_s = self._pauses.after((self._clock.monotonic_ms() - begun_ms) / 1000)
             if pause_s is None:
                 _LOG.error(
-                    "session '%s' %s; it is not started again after %d short lives in a row: mend the cause, and start "
-                    "it with 'headrace cluster start --supervise'", session.name, reason, SHORT_LIVES_MAX,
+                    "%s %s; it is not started again after %d short lives in a row: mend the cause, and start it with "
+                    "--supervise", self._what, reason, SHORT_LIVES_MAX,
                 )  # fmt: skip
+                if reporter.is_open:
+                    reporter.tell(Report((f"{self._what} {reason}",)))
                 return EXIT_FAILED
-            _LOG.warning(
-                "session '%s' %s; it is started again in %g s", session.name, reason, pause_s
-            )
+            _LOG.warning("%s %s; it is started again in %g s", self._what, reason, pause_s)
             threading.Event().wait(pause_s)
-            # With high availability another driver may lead by now: then this one has started when it stands by.
-            session = msgspec.structs.replace(session, is_standby=True)
 
-    def _live(self, session: RunSession, reporter: Reporter) -> str | None:
-        """Let the session live once, and return how it ended, or None where it was stopped. DaemonFailedError."""
-        daemon = DaemonProcess(session, self._settings, is_verbose=self._is_verbose)
+    def _died(self, error: DaemonFailedError) -> bool:
+        """Return whether the driver of an application ended before its main did, which has not taken a job yet."""
+        code = error.exit_code
+        return isinstance(self._duty, RunProgram) and code is not None and self._goes_on(code)
+
+    def _goes_on(self, code: int) -> bool:
+        """Return whether there is something left to do after an end with this code."""
+        if isinstance(self._duty, RunSession):
+            return code != 0
+        # All other codes are those of main.
+        return code < 0 or code == EXIT_LEFT
+
+    def _live(self, duty: RunSession | RunProgram, reporter: Reporter) -> int:
+        """Let it live once, and return the exit code; minus the number of a signal. DaemonFailedError."""
+        daemon = DaemonProcess(duty, self._settings, is_verbose=self._is_verbose)
         self._daemon = daemon
         try:
             report = daemon.report()
@@ -118,10 +136,14 @@ class Supervisor:
         reporter.tell(report)
         what = f"stands by behind {report.leader}" if report.leader else f"runs at {report.address}"
         _LOG.warning(
-            "session '%s' %s (process %d), its log is in %s", session.name, what, daemon.pid, daemon.log_folder
-        )  # fmt: skip
+            "%s %s (process %d), its log is in %s", self._what, what, daemon.pid, daemon.log_folder
+        )
         code = daemon.wait()
         self._daemon = None
-        if code == 0:
-            return None
-        return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        return code
+
+
+def _how_it_ended(code: int) -> str:
+    if code < 0:
+        return f"was killed by signal {-code}"
+    return f"ended with code {code}" if code else "has ended in order"

@@ -94,6 +94,13 @@ class StoredJobs:
         entry = self._ended.get(job_id)
         return None if entry is None else entry.result.status
 
+    def _without_graph(self, result: JobResult) -> EndedUnderEarlierLeader:
+        """Return a job whose graph is gone, and whose result somebody may still ask for."""
+        graph = JobGraph(result.job_id, result.name, (), (), {})
+        submitted_ms = self._clock.now_ms() - result.net_runtime_ms
+        stored = StoredJobGraph(graph, submitted_ms, self._leadership.epoch)
+        return EndedUnderEarlierLeader(stored, result)
+
     async def recover(self) -> RecoveredJobs:
         """Read what the leader before has left, and bring the blobs of the jobs that go on. RecordNotTrustedError."""
         results = await self._try_on("read the results of jobs", self._results.recover)
@@ -115,6 +122,12 @@ class StoredJobs:
             "clean up ended jobs", lambda: self._clean_up_ended(results, ended, running)
         )
         told = [EndedUnderEarlierLeader(one, self._ended[one.graph.job_id].result) for one in ended]
+        with_graphs = {one.graph.job_id for one in ended}
+        told += [
+            self._without_graph(entry.result)
+            for job_id, entry in results.clean.items()
+            if job_id not in with_graphs
+        ]
         return RecoveredJobs(self._leadership.epoch, jobs, told)
 
     async def put(self, graph: JobGraph, submitted_ms: int) -> None:

@@ -3,6 +3,7 @@
     <storageDir>/<cluster id>/leader/…          who leads, unless a service holds it (`coordination`)
     <storageDir>/<cluster id>/jobs/…            jobs that have not ended, with their blobs
     <storageDir>/<cluster id>/job-results/…     jobs that have ended
+    <storageDir>/<cluster id>/application/…     runs of a program that is one with its cluster
     <storageDir>/<cluster id>/checkpoints/…     checkpoints of jobs that name no folder of their own
 
 Only file systems where a file is created atomically, if absent, can hold them: folders of the machine, shared folders
@@ -11,6 +12,7 @@ that are mounted, and stores of S3 that obey conditions. Source: Flink HighAvail
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from headrace.checkpoint.options import (
@@ -24,6 +26,7 @@ from headrace.checkpoint.options import (
 )
 from headrace.checkpoint.storage.file_systems import child_uri
 from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.cluster.high_availability.application_store import ApplicationStore
 from headrace.cluster.high_availability.coordination import (
     check_storage,
     open_coordination,
@@ -67,6 +70,11 @@ class HighAvailabilityServices:
             deletes_clean=settings.get_option(DELETE_ON_COMMIT),
             is_shared=is_shared,
         )
+        self.application_store: Final = ApplicationStore(
+            child_uri(folder, "application"), key, random, is_shared=is_shared
+        )
+        self.before_release: Callable[[], None] = lambda: None
+        """Called when nothing of this leadership is left in the process, while nobody else leads yet."""
         self.election: Final = LeaderElectionService(
             self._coordination.records,
             self._coordination.terms,
@@ -77,6 +85,8 @@ class HighAvailabilityServices:
 
     def close(self) -> None:
         """Give the leadership back, so that the next leader follows at once. Idempotent; may block."""
+        before_release, self.before_release = self.before_release, lambda: None
+        before_release()
         self.election.close()
         self._coordination.close()
 

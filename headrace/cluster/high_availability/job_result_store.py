@@ -106,6 +106,11 @@ class JobResultStore:
             self._put(job_id, None, entry)
         self.forget(job_id)
 
+    def discard(self, job_id: JobId) -> None:
+        """Delete what was kept of a job of which nothing else is left."""
+        self.forget(job_id)
+        remove_file(self._uri(job_id, None))
+
     def recover(self) -> JobResults:
         """Return all entries but dirty ones of clean jobs, which are deleted.
 

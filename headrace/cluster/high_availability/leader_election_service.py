@@ -89,11 +89,11 @@ class Leadership:
             self.lose(later_text(newest))
             self.validate()
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, *, is_wanted: bool = False) -> None:
         """End it, for good. The first reason counts."""
         if self._loss is None:
             self._loss = LeadershipLostError(self._cluster, reason)
-            _LOG.critical("%s", self._loss)
+            _LOG.log(logging.INFO if is_wanted else logging.CRITICAL, "%s", self._loss)
 
 
 class LeaderElectionService:
@@ -200,7 +200,7 @@ class LeaderElectionService:
         thread.join(_JOIN_TIMEOUT_S)
         try:
             leadership.validate()
-            leadership.lose("it was given back")
+            leadership.lose("it was given back", is_wanted=True)
             self._records.renew(self._record(leadership.epoch, is_released=True))
         except (LeadershipLostError, CheckpointError) as error:
             _LOG.info("the lease was not given back: %s", error)

@@ -64,6 +64,11 @@ class LeaderRecord(msgspec.Struct, frozen=True):
     address: str = ""
     is_released: bool = False
 
+    @property
+    def behind(self) -> str:
+        """Who leads, and where, for people."""
+        return self.holder + (f" at {self.address}" if self.address else "")
+
 
 class LeaseObserver:
     """Judges the lease of another process."""

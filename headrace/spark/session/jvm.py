@@ -177,7 +177,7 @@ class DeferredInterrupts:
             self._previous[number](number, frame)
 
 
-def has_jvm_ended() -> bool:
+def has_jvm_ended(timeout_s: float = _END_TIMEOUT_S) -> bool:
     """Return whether the JVM that was started for us has ended, or ends within a second. Asked after a failed call."""
     process: subprocess.Popen[bytes] | None = getattr(
         getattr(SparkContext, "_gateway", None), "proc", None
@@ -185,7 +185,7 @@ def has_jvm_ended() -> bool:
     if process is None:
         return False
     try:
-        process.wait(timeout=_END_TIMEOUT_S)
+        process.wait(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         return False
     return True

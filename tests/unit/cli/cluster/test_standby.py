@@ -18,6 +18,7 @@ from headrace.core.process.process_start import start_ticks
 from headrace.rest.connections import write_private_file
 from tests.unit.cli.shell import Shell
 
+HIGHLY_AVAILABLE = ("-D", "high-availability.type=file")
 LEADER = LeaderRecord(3, "process 7 of there", 12, "http://127.0.0.1:8081")
 
 
@@ -101,3 +102,21 @@ def test_its_name_is_taken_and_it_needs_high_availability(shell: Shell) -> None:
 def test_a_supervisor_is_for_daemons(shell: Shell) -> None:
     refused = shell("cluster", "start", "--supervise", "--foreground")
     assert refused.code == 2 and "--supervise is for daemons" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--standby",), "--standby is for programs with a cluster of their own"),
+        (("-d", "--supervise"), "-D high-availability.type"),
+        (("--target", "per-job", "-d", "--standby", *HIGHLY_AVAILABLE), "and no --target"),
+        (("--supervise", *HIGHLY_AVAILABLE), "--supervise is for daemons: add -d"),
+    ],
+)
+def test_a_driver_of_a_program_stands_by_where_it_can_go_on(
+    shell: Shell, tmp_path: Path, words: tuple[str, ...], text: str
+) -> None:
+    program = tmp_path / "orders.py"
+    program.write_text("raise AssertionError('it was run')")
+    refused = shell("run", *words, str(program))
+    assert refused.code == 2 and text in refused.err

@@ -8,16 +8,18 @@ import msgspec
 import pytest
 
 from headrace.cli.daemon import daemon_process
-from headrace.cli.daemon.messages import Report, Reporter, RunSession
+from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSession
 from headrace.cli.daemon.supervisor import SHORT_LIVES_MAX, RestartPauses, Supervisor
 
-SESSION = """
+STAND_IN = """
 import json, os, signal, sys
 from pathlib import Path
 told = json.loads(sys.stdin.read())
 starts = Path(told["settings"]["starts"])
 starts.write_text((starts.read_text() if starts.exists() else "") + json.dumps(told["duty"]) + "\\n")
 number = len(starts.read_text().splitlines())
+if told["settings"]["dies"] == str(number):
+    os.kill(os.getpid(), signal.SIGKILL)
 if told["settings"]["fails"] == str(number):
     report = {"failure": ["no such master"]}
 else:
@@ -29,6 +31,9 @@ if number == 1:
 sys.exit(int(told["settings"]["then"]) if number < 4 else 0)
 """
 
+SESSION = RunSession("nightly", is_supervised=True)
+APPLICATION = RunProgram("/programs/orders.py", is_supervised=True)
+
 
 class NoPauses(RestartPauses):
     """As many as ever, and none of them takes time."""
@@ -38,17 +43,26 @@ class NoPauses(RestartPauses):
 
 
 def supervised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: int = 0, then: int = 3
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    duty: RunSession | RunProgram = SESSION,
+    fails: int = 0,
+    dies: int = 0,
+    then: int = 3,
 ) -> tuple[int, Report, list[dict[str, object]]]:
-    """Supervise a stand-in; return the exit code, what was reported, and the duties of its starts."""
-    (tmp_path / "stand_in_for_a_session.py").write_text(SESSION)
+    """Supervise a stand-in; return the exit code, what was reported, and the duties of its starts.
+
+    It reports and kills itself in its first life, and ends with the code `then`, from its fourth on with 0.
+    """
+    (tmp_path / "stand_in_for_a_session.py").write_text(STAND_IN)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(daemon_process, "_MODULE", "stand_in_for_a_session")
     reading, writing = os.pipe()
-    settings = {"starts": str(tmp_path / "starts"), "fails": str(fails), "then": str(then)}
-    session = RunSession("nightly", is_supervised=True)
-    supervisor = Supervisor(session, settings, False, pauses=NoPauses())
+    numbers = {"fails": str(fails), "dies": str(dies), "then": str(then)}
+    settings = {"starts": str(tmp_path / "starts"), **numbers}
+    supervisor = Supervisor(duty, settings, False, pauses=NoPauses())
     code = supervisor.run(Reporter(writing))
     with open(reading, "rb") as told:
         report = msgspec.json.decode(told.read(), type=Report)
@@ -63,7 +77,7 @@ def test_it_starts_a_session_again_until_that_is_stopped_and_says_why(
         code, report, starts = supervised(tmp_path, monkeypatch)
     assert (code, report.address, len(starts)) == (0, "http://127.0.0.1:1", 4)
     assert "was killed by signal 9" in caplog.text and "ended with code 3" in caplog.text
-    assert "was stopped" in caplog.messages[-1]
+    assert "has ended in order: its supervisor ends" in caplog.messages[-1]
     # By then another driver may lead: it has started once it stands by.
     assert [start["is_standby"] for start in starts] == [False, True, True, True]
     assert not any(start["is_supervised"] for start in starts)
@@ -82,6 +96,40 @@ def test_a_later_start_that_fails_is_tried_again(
     code, _, starts = supervised(tmp_path, monkeypatch, fails=2)
     assert (code, len(starts)) == (0, 4)
     assert "did not start: no such master" in caplog.text
+
+
+def test_an_application_is_started_again_until_its_main_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        code, _, starts = supervised(tmp_path, monkeypatch, duty=APPLICATION, then=75)
+    assert (code, len(starts)) == (0, 4)
+    assert "application 'orders' ended with code 75; it is started again" in caplog.text
+    assert [start["is_standby"] for start in starts] == [False, True, True, True]
+
+
+def test_the_exit_code_of_an_application_is_that_of_its_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, starts = supervised(tmp_path, monkeypatch, duty=APPLICATION, then=3)
+    assert (code, len(starts)) == (3, 2)
+
+
+def test_an_application_whose_driver_dies_before_its_first_job_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, report, starts = supervised(tmp_path, monkeypatch, duty=APPLICATION, dies=1)
+    assert (code, report.address) == (3, "http://127.0.0.1:1")
+    # Its starter still waits for the first job.
+    assert [start["is_standby"] for start in starts] == [False, False]
+
+
+def test_a_session_that_dies_at_its_first_start_is_told_and_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, report, starts = supervised(tmp_path, monkeypatch, dies=1)
+    assert (code, len(starts)) == (1, 1)
+    assert "SIGKILL" in report.failure[0]
 
 
 def test_pauses_double_up_to_a_minute_and_end() -> None:

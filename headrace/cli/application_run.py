@@ -1,0 +1,91 @@
+"""The run of a program with high availability: its driver waits until it leads, and main is called then.
+
+What becomes of the application when this process ends is `headrace.spark.application`'s.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.program_end import (
+    EXIT_TERMINATED,
+    Terminated,
+    end_in_order_when_terminated,
+)
+from headrace.api.executors import PipelineExecutor
+from headrace.cli.cluster.standby import StandbyFile
+from headrace.cli.logs import EXIT_INTERRUPTED, report_failure
+from headrace.cli.program_run import run_here
+from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.spark.application import EXIT_LEFT, Application
+from headrace.spark.executor import SparkExecutor
+
+
+def run_application(
+    program: Path,
+    arguments: tuple[str, ...],
+    settings: dict[str, str],
+    executor: SparkExecutor,
+    *,
+    on_standby: Callable[[LeaderRecord], None],
+    on_leading: Callable[[], None] = lambda: None,
+    on_submitted: Callable[[JobClient], None] | None = None,
+    before_close: Callable[[], None] | None = None,
+    on_error: Callable[[BaseException], int] = report_failure,
+    awaits_jobs: bool = False,
+) -> int:
+    """Run the program once this driver leads, and return its exit code, also where another driver has run it.
+
+    EXIT_LEFT where the application goes on under the next driver. `on_standby` hears of the leader meanwhile.
+    """
+    take_back = end_in_order_when_terminated()
+    file = StandbyFile(f"{program.stem}-standby")
+
+    def stands_by(leader: LeaderRecord | None) -> None:
+        if leader is None:
+            file.remove()
+            return
+        file.write_or_warn(leader)
+        on_standby(leader)
+
+    def main_is_over() -> None:
+        if application is not None:
+            application.main_is_over()
+        if before_close is not None:
+            before_close()
+
+    application: Application | None = None
+    try:
+        application = executor.start_application(program.stem, stands_by)
+        file.remove()
+        on_leading()
+        end = application.run.end
+        if end is not None:
+            return end.exit_code
+        code = run_here(
+            program,
+            arguments,
+            settings,
+            cast("PipelineExecutor", executor),
+            on_submitted=on_submitted,
+            before_close=main_is_over,
+            on_error=on_error,
+            awaits_jobs=awaits_jobs,
+            on_ended=application.main_ended,
+        )
+        return code if application.loss is None else EXIT_LEFT
+    except Terminated:
+        return EXIT_TERMINATED if application is None or application.loss is None else EXIT_LEFT
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        # Main has not begun: who has no mistake to mend starts the driver again.
+        is_mistake = isinstance(error, HeadraceError) and error.domain is ErrorDomain.USER
+        code = on_error(error)
+        return code if is_mistake else EXIT_LEFT
+    finally:
+        file.remove()
+        executor.close()
+        take_back()

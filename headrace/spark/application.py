@@ -1,0 +1,423 @@
+"""Application: a program that is one with its cluster, and whose main runs again under each next leader.
+
+    main begins ──► main ends: recorded ──► jobs end ──► results of jobs are deleted ──► the leadership is given back
+         │                                  (whoever leads next only does the rest)
+         └─ the driver dies, or does not lead any more ──► the next leader calls main again, in the same run
+
+Within a run the job of an execution has the same id under each leader: one that runs is found running, and one that has
+ended is not run again. Results of jobs are therefore kept until the run has ended.
+Source: Flink ApplicationDispatcherBootstrap, EmbeddedExecutor.
+"""
+
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.program_end import end_program
+from headrace.api.settings.python_files import python_files
+from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.cluster.high_availability.application_store import ApplicationEnd, ApplicationRun
+from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
+from headrace.cluster.high_availability.job_result_store import JobResultEntry
+from headrace.cluster.high_availability.leader_election_service import (
+    LeadershipLostError,
+    OnStandby,
+    later_text,
+)
+from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.cluster.high_availability.options import (
+    CLUSTER_ID,
+    DELETE_ON_COMMIT,
+    HIGH_AVAILABILITY_TYPE,
+)
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError, HeadraceError, HostError, ProgramError
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.threads import start_thread
+from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.errors import (
+    DuplicateJobSubmissionError,
+    NotLeadingError,
+    UnknownJobError,
+)
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_plan import JobPlan
+from headrace.graph.pipeline_options import runs_in_batch
+from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
+from headrace.spark.session.jvm import has_jvm_ended
+
+if TYPE_CHECKING:
+    from headrace.spark.host import SparkHost
+
+_LOG: Final = logging.getLogger(__name__)
+
+EXIT_LEFT: Final = 75
+"""Exit code of a driver that is to be started again: its application has not ended. It is EX_TEMPFAIL of sysexits.h."""
+_LOOK_S: Final = 0.5
+_GRACE_S: Final = 30.0
+"""Time in which a main that is interrupted must return, before its process ends at once."""
+_ASK_TIMEOUT_S: Final = 60.0
+_PASSING: Final = (
+    CheckpointStorageError,
+    DuplicateJobSubmissionError,
+    LeadershipLostError,
+    NotLeadingError,
+)
+"""Errors of a submission that end with the leadership of this process, or when the storage is there again."""
+_STORAGE_FAILURES_MAX: Final = 20
+_OF_DATAFRAMES: Final = "dataframe-"
+_NO_JVM: Final = "the JVM of its Spark has ended"
+
+
+class DriverLeftError(HostError):
+    """This driver cannot go on with its application, which has not ended."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}; the application goes on under the next driver, whose main begins again: start this one "
+            "again where no standby waits"
+        )
+
+
+class UnrecoverableJobError(ProgramError):
+    """A job cannot go on under the next leader of its application."""
+
+    def __init__(self, job_name: str, reason: str) -> None:
+        super().__init__(
+            f"job '{job_name}' cannot go on under the next leader of its application "
+            f"({HIGH_AVAILABILITY_TYPE.key}): {reason}"
+        )
+
+
+class Application:
+    """One driver of an application with high availability. Its main is called once `granted` has returned."""
+
+    def __init__(self, settings: Settings, on_standby: OnStandby) -> None:
+        """`on_standby` hears of the leader behind which this driver waits, until it leads."""
+        self._keeps_results: Final = not settings.get_option(DELETE_ON_COMMIT)
+        self._cluster: Final = settings.get_option(CLUSTER_ID)
+        self._on_standby: Final = on_standby
+        self._stood_by: Final[set[int]] = set()
+        self._services: HighAvailabilityServices | None = None
+        self._run: ApplicationRun | None = None
+        self._run_before: ApplicationRun | None = None
+        self._results: dict[JobId, JobResult] = {}
+        self._epoch = 0
+        self._host: SparkHost | None = None
+        # Threads of a program may submit at once: no two jobs have one number.
+        self._lock: Final = threading.Lock()
+        self._execution_count = 0
+        self._is_main_over: Final = threading.Event()
+        self.loss: BaseException | None = None
+        """The reason for which this driver leaves its application to the next one, or None."""
+
+    @property
+    def run(self) -> ApplicationRun:
+        """The run that this driver is a part of. Its `end` is set where another driver had ended main before."""
+        assert self._run is not None, "it does not lead"
+        return self._run
+
+    def stands_by(self, leader: LeaderRecord | None) -> None:
+        """Hear of the leader; implements OnStandby. Any thread."""
+        if self._services is None:
+            if leader is not None:
+                self._stood_by.add(leader.epoch)
+            self._on_standby(leader)
+        elif leader is not None:
+            self._leave(DriverLeftError(later_text(leader.epoch)))
+
+    def granted(
+        self, services: HighAvailabilityServices, provide: Callable[[tuple[Path, ...]], None]
+    ) -> None:
+        """Find what is to be done, before any job goes on. `provide` ships files to the workers that start then.
+
+        ConfigurationError where the storage holds jobs of others; CheckpointError.
+        """
+        self._epoch = services.election.epoch
+        store = services.application_store
+        self._run_before = newest = store.newest()
+        found = services.job_result_store.recover()
+        results = {**found.clean, **found.dirty}
+        stored = services.job_graph_store.recover(self._epoch)
+        goes_on = newest is not None and newest.end is None
+        for one in stored:
+            job_id = one.graph.job_id
+            is_own = newest is not None and newest.owns(job_id)
+            if not goes_on and not is_own:
+                raise self._strange_job(one.graph)
+            if job_id in results:
+                continue
+            if is_own and not (goes_on and ApplicationRun.epoch_of(job_id) == 0):
+                self._give_up(services, one.graph)
+            else:
+                provide(python_files(Settings(one.graph.settings)))
+        if newest is not None and (newest.end is None or newest.end.epoch in self._stood_by):
+            run = newest
+        else:
+            run = store.begin(1 if newest is None else newest.number + 1)
+            self._discard_results(services)
+        self._run = run
+        self._results = {
+            job_id: entry.result for job_id, entry in results.items() if run.owns(job_id)
+        }
+        if run.end is not None:
+            services.before_release = self._clean_up
+            _LOG.warning("main has ended before, with code %d", run.end.exit_code)
+        elif goes_on:
+            _LOG.warning("main is called again: run %d of the application goes on", run.number)
+        self._services = services
+
+    def main_begins(self, host: "SparkHost") -> None:
+        """Look after what main needs from now on, until it is over."""
+        self._host = host
+        start_thread("headrace-application", self._watch)
+
+    def main_is_over(self) -> None:
+        """Look after nothing any more: main has returned, or was interrupted."""
+        self._is_main_over.set()
+
+    def main_ended(self, exit_code: int) -> int:
+        """Record the end of main, which ends the run and its jobs; return the exit code of this driver.
+
+        EXIT_LEFT where main ended because of its driver. In the main thread, before the cluster is closed.
+        """
+        self._is_main_over.set()
+        services, host = self._services, self._host
+        assert services is not None and host is not None, "main has begun"
+        try:
+            problem = self.loss or self._problem(host)
+            if problem is None and has_jvm_ended():
+                problem = DriverLeftError(_NO_JVM)
+            if problem is not None:
+                self.loss = problem
+                return EXIT_LEFT
+            services.election.validate()
+            end = services.application_store.end(self.run, ApplicationEnd(exit_code, self._epoch))
+        except HeadraceError as error:
+            self.loss = self.loss or error
+            _LOG.error("the end of main, with code %d, is not recorded: %s", exit_code, error)
+            return EXIT_LEFT
+        services.before_release = self._clean_up
+        dispatcher = host.handle.dispatcher
+        try:
+            jobs = host.handle.call(dispatcher.list_jobs(), _ASK_TIMEOUT_S)
+            for job in jobs:
+                if not job.status.is_terminal_state():
+                    _LOG.warning("job '%s' (%s) ends with the application", job.name, job.job_id)
+            host.handle.call(dispatcher.shut_down_cluster(), _ASK_TIMEOUT_S)
+        except (HeadraceError, TimeoutError) as error:
+            _LOG.warning("jobs of the application are left to its next run, to be ended: %s", error)
+        return end.exit_code
+
+    def submit(self, job_graph: JobGraph, host: "SparkHost", timeout_s: float) -> JobClient:
+        """Submit the next execution's job, or find it. UnrecoverableJobError."""
+        refuse_unrecoverable(job_graph)
+        with self._lock:
+            self._execution_count += 1
+            number = self._execution_count
+        # What it collects goes to the main of one driver: it begins again with the next one's.
+        epoch = self._epoch if _collects(job_graph) else 0
+        job_graph = msgspec.structs.replace(job_graph, job_id=self.run.job_id(number, epoch))
+        return self._submit_or_find(number, job_graph, host, timeout_s)
+
+    def _submit_or_find(
+        self, number: int, job_graph: JobGraph, host: "SparkHost", timeout_s: float
+    ) -> JobClient:
+        job_id, handle = job_graph.job_id, host.handle
+        dispatcher = handle.dispatcher
+        result = self._results.get(job_id)
+        if result is not None:
+            _LOG.warning(
+                "execution %d is job '%s' (%s), which is %s since an earlier driver of the application",
+                number, result.name, job_id, result.status.name,
+            )  # fmt: skip
+            if result.name != job_graph.name:
+                _warn_of_other_program(number, job_id, f"was called '{result.name}'")
+            dispatcher = cast(DispatcherGateway, _EndedJob(dispatcher, result))
+            return JobClient(job_id, dispatcher, handle.loop)
+        client = JobClient(job_id, dispatcher, handle.loop, outlives_leader=True)
+        failure_count = 0
+        while True:
+            try:
+                plan = handle.call(dispatcher.request_job_plan(job_id), _ASK_TIMEOUT_S)
+            except UnknownJobError:
+                pass
+            except (NotLeadingError, LeadershipLostError):
+                self._wait_for_leadership()
+                continue
+            else:
+                _LOG.warning(
+                    "execution %d is job '%s' (%s), which goes on", number, plan.name, job_id
+                )
+                if plan != JobPlan.of(job_graph):
+                    _warn_of_other_program(number, job_id, "was submitted with another graph")
+                return client
+            try:
+                handle.submit(job_graph, timeout_s)
+            except _PASSING as error:
+                failure_count += isinstance(error, CheckpointStorageError)
+                if failure_count > _STORAGE_FAILURES_MAX:
+                    raise
+                # It may have been stored all the same: then it is found.
+                _LOG.warning("job '%s' is submitted again: %s", job_graph.name, error)
+                self._wait_for_leadership()
+            else:
+                return client
+
+    def _wait_for_leadership(self) -> None:
+        """Wait a little for the next term of this process. DriverLeftError where it has none."""
+        self._is_main_over.wait(_LOOK_S)
+        if self.loss is not None:
+            raise self.loss
+
+    def _watch(self) -> None:
+        """End main when this driver cannot go on; on a thread of its own."""
+        assert self._host is not None, "main has begun"
+        while not self._is_main_over.wait(_LOOK_S):
+            problem = self.loss or self._problem(self._host)
+            if problem is None:
+                continue
+            self._leave(problem)
+            if not self._is_main_over.wait(_GRACE_S):
+                _LOG.critical("main did not return within %g s: the process ends now", _GRACE_S)
+                os._exit(EXIT_LEFT)
+            return
+
+    def _problem(self, host: "SparkHost") -> BaseException | None:
+        """Return what keeps this driver from going on, or None."""
+        services = self._services
+        assert services is not None, "it has led"
+        election = services.election
+        if election.failure is not None:
+            return DriverLeftError(f"it cannot lead any more ({election.failure})")
+        # The next term of this process, which nobody else has led before, goes on where this one was.
+        if election.epoch > self._epoch + 1:
+            return DriverLeftError(later_text(election.epoch - 1))
+        self._epoch = election.epoch
+        if host.has_lost_session:
+            return None  # main has stopped it: its next job is refused
+        if host.failure is not None:
+            return DriverLeftError(str(host.failure))
+        return DriverLeftError(_NO_JVM) if has_jvm_ended(0) else None
+
+    def _leave(self, error: BaseException) -> None:
+        if self.loss is None:
+            self.loss = error
+            if not self._is_main_over.is_set():
+                end_program(str(error))
+
+    def _give_up(self, services: HighAvailabilityServices, graph: JobGraph) -> None:
+        """Have a job that nobody waits for deleted, with its checkpoints, by the Dispatcher that starts next."""
+        result = JobResult(graph.job_id, graph.name, JobStatus.CANCELED, 0, {})
+        services.job_result_store.create_dirty(JobResultEntry(result), self._epoch)
+
+    def _clean_up(self) -> None:
+        """Delete the results of jobs of a run that has ended. Nothing of the cluster is left in this process."""
+        services = self._services
+        assert services is not None, "it has led"
+        try:
+            services.election.validate()
+            left = [
+                str(one.graph.job_id)
+                for one in services.job_graph_store.recover(self._epoch)
+                if self.run.owns(one.graph.job_id)
+            ]
+            if left:
+                _LOG.warning("the next run ends what is left of jobs %s", ", ".join(left))
+            self._discard_results(services)
+        except HeadraceError as error:
+            _LOG.warning("results of jobs are left to the next run, to be deleted: %s", error)
+
+    def _discard_results(self, services: HighAvailabilityServices) -> None:
+        """Delete the results of this run's jobs, and of those of the run before, of which nothing else is left."""
+        runs = [run for run in (self._run_before, self._run) if run is not None]
+        if self._keeps_results:
+            return
+        for job_id in services.job_result_store.recover().clean:
+            if any(run.owns(job_id) for run in runs):
+                services.job_result_store.discard(job_id)
+
+    def _strange_job(self, graph: JobGraph) -> ConfigurationError:
+        return ConfigurationError(
+            CLUSTER_ID.key,
+            self._cluster,
+            f"its storage has job '{graph.name}' ({graph.job_id}), which is none of this application: a session and a "
+            "program, or two programs, cannot be one cluster; give this one another id",
+        )
+
+
+class _EndedJob:
+    """A Dispatcher that knows how one job has ended, however long ago."""
+
+    def __init__(self, dispatcher: DispatcherGateway, result: JobResult) -> None:
+        self._dispatcher: Final = dispatcher
+        self._result: Final = result
+
+    async def request_job_status(self, _job_id: JobId) -> JobStatus:
+        return self._result.status
+
+    async def await_job_end(self, _job_id: JobId, _wait_max_ms: int) -> JobStatus:
+        return self._result.status
+
+    async def request_job_result(self, _job_id: JobId) -> JobResult:
+        return self._result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dispatcher, name)
+
+
+def refuse_unrecoverable(job_graph: JobGraph) -> None:
+    """Raise UnrecoverableJobError for a job that the next leader could not go on with."""
+    if runs_in_batch(Settings(job_graph.settings)):
+        raise UnrecoverableJobError(
+            job_graph.name,
+            "BATCH mode has no checkpoints, and its stages are of the driver's own Spark; in STREAMING mode a bounded "
+            "job gives the same final results",
+        )
+    operators = [each for vertex in job_graph.vertices for each in vertex.operators]
+    for each in operators:
+        if each.coordinator.startswith(_OF_DATAFRAMES):
+            raise UnrecoverableJobError(
+                job_graph.name,
+                f"'{each.name}' is a DataFrame of the Spark of one driver, and is gone with it; write to files and "
+                "read those with a FileSource",
+            )
+    if _collects(job_graph):
+        producers = Counter(
+            [edge.source_id for vertex in job_graph.vertices for edge in vertex.chain_edges]
+            + [edge.source_operator_id for edge in job_graph.edges]
+        )
+        for each in operators:
+            if not producers[each.operator_id] and each.coordinator != COLLECT_COORDINATOR:
+                raise UnrecoverableJobError(
+                    job_graph.name,
+                    f"what it collects is for the main of one driver, so that it would begin again with the next one, "
+                    f"and '{each.name}' would write a second time; collect in a job of its own, which execute() of "
+                    "the sinks comes before",
+                )
+
+
+def _collects(job_graph: JobGraph) -> bool:
+    return any(
+        each.coordinator == COLLECT_COORDINATOR
+        for vertex in job_graph.vertices
+        for each in vertex.operators
+    )
+
+
+def _warn_of_other_program(number: int, job_id: JobId, difference: str) -> None:
+    _LOG.warning(
+        "execution %d of this main differs from that of the main before: job %s %s; that job counts, not this one. A "
+        "main that is called again must do the same: end the application before its program is changed",
+        number,
+        job_id,
+        difference,
+    )

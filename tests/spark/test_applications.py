@@ -1,0 +1,147 @@
+"""Applications that recover: whatever dies, and whenever, main runs again, and each line is written once."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from testkit.waiting import wait_until
+from tests.spark.applications import ApplicationDrivers, expected_lines, job_ids, two_jobs
+from tests.spark.commands import Commands
+from tests.spark.programs import Program
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+LEFT = 75
+MOMENTS = ("before-submission", "while-it-runs", "after-its-result", "between-jobs")
+
+
+@pytest.fixture
+def drivers(tmp_path: Path, started: list[Program]) -> ApplicationDrivers:
+    return ApplicationDrivers(tmp_path, Commands(tmp_path, started))
+
+
+def test_a_supervised_application_outlives_kills_at_each_step_and_writes_each_line_once(
+    drivers: ApplicationDrivers, tmp_path: Path
+) -> None:
+    left = drivers.commands.daemon("run", "-d", "--supervise", *drivers.options, "two.py", *MOMENTS)
+    wait_until(lambda: not left.processes(), 300, "the end of driver and supervisor")
+    consoles = [one.read_text() for one in (tmp_path / "home").rglob("jobmanager.console.out")]
+    told = "\n".join(consoles)
+    assert drivers.output() == expected_lines(), told
+    assert [where for where in MOMENTS if (tmp_path / f"died-{where}").exists()] == list(MOMENTS)
+    assert told.count("main begins") == 1 + len(MOMENTS), told
+    assert told.count("was killed by signal 9") + told.count("ended by SIGKILL") == len(MOMENTS)
+    assert "application 'two' has ended in order: its supervisor ends" in told
+    found = job_ids(told.splitlines())
+    assert {name: len(ids) for name, ids in found.items()} == {"one": 1, "two": 1}, found
+    assert drivers.stored_files() == []
+
+
+def test_a_standby_calls_main_again_when_the_driver_is_killed(drivers: ApplicationDrivers) -> None:
+    first, second = drivers.start_pair()
+    listed = drivers.commands.answer("cluster", "list")["clusters"]
+    kinds = {one["name"]: one["kind"] for one in listed}
+    assert kinds == {"two": "application", "two-standby": "standby"}
+    assert not any("main begins" in line for line in second.out)
+    drivers.go()
+    wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
+    os.kill(first.pid, signal.SIGKILL)
+    assert second.wait() == 0, second.report()
+    assert any("which goes on" in line for line in second.err), second.report()
+    assert not any("differs" in line for line in second.err), second.report()
+    assert drivers.output() == expected_lines()
+    assert drivers.stored_files() == []
+    # Who starts the program now wants another run of it.
+    again = drivers.start()
+    assert again.wait() == 0, again.report()
+    assert drivers.output() == expected_lines() + expected_lines()
+    assert not set(job_ids(second.out)["one"]) & set(job_ids(again.out)["one"])
+
+
+def test_a_driver_whose_jvm_is_killed_leaves_its_application_to_the_next_one(
+    drivers: ApplicationDrivers,
+) -> None:
+    first = drivers.start()
+    wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
+    os.kill(first.jvms()[0].pid, signal.SIGKILL)
+    assert first.wait() == LEFT, first.report()
+    # The job that was stored goes on, whatever this main says of it.
+    drivers.write(two_jobs(operator="other lines"))
+    second = drivers.start()
+    assert second.wait() == 0, second.report()
+    told = "".join(second.err)
+    assert re.search(r"execution 1 .* differs .* submitted with another graph", told), told
+    assert drivers.output() == expected_lines()
+
+
+def test_an_application_whose_main_raises_ends_with_its_standby_and_is_not_repeated(
+    drivers: ApplicationDrivers,
+) -> None:
+    drivers.write(two_jobs(last="raise ValueError('no such airport')"))
+    first, second = drivers.start_pair()
+    drivers.go()
+    assert first.wait() == 1, first.report()
+    assert "no such airport" in first.error_line()
+    assert second.wait() == 1, second.report()
+    assert any("main has ended before, with code 1" in line for line in second.err)
+    assert not any("main begins" in line for line in second.out)
+    assert drivers.output() == expected_lines()
+    assert drivers.stored_files() == []
+    first.assert_nothing_is_left()
+
+
+def test_a_driver_that_was_frozen_while_another_one_followed_ends_its_main(
+    drivers: ApplicationDrivers,
+) -> None:
+    first, second = drivers.start_pair()
+    drivers.go()
+    wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
+    first.pause()
+    second.wait_for_line("main begins")
+    first.process.send_signal(signal.SIGCONT)
+    assert first.wait() == LEFT, first.report()
+    assert any("another process leads it since" in line for line in first.err), first.report()
+    assert second.wait() == 0, second.report()
+    assert drivers.output() == expected_lines()
+
+
+def test_a_driver_that_was_frozen_and_had_no_standby_goes_on_with_its_main(
+    drivers: ApplicationDrivers, tmp_path: Path
+) -> None:
+    first = drivers.start()
+    wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
+    first.pause()
+    record = tmp_path / "ha" / "two" / "leader" / "epoch-00000001"
+    renewed_s = record.stat().st_mtime
+    # By its own clock its renew deadline, 4 s, has passed.
+    wait_until(lambda: time.time() > renewed_s + 6, 60, "a lease that is over")
+    first.process.send_signal(signal.SIGCONT)
+    assert first.wait() == 0, first.report()
+    assert (tmp_path / "ha" / "two" / "leader" / "epoch-00000002").exists()
+    assert first.out.count("main begins\n") == 1
+    assert drivers.output() == expected_lines()
+
+
+def test_sigterm_hands_an_application_over_and_a_stop_of_its_cluster_ends_it(
+    drivers: ApplicationDrivers,
+) -> None:
+    # It does not end before it is stopped.
+    drivers.write(two_jobs(rate=5))
+    first, second = drivers.start_pair()
+    drivers.go()
+    wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
+    first.process.terminate()
+    assert first.wait() == 128 + signal.SIGTERM, first.report()
+    second.wait_for_line("main begins")
+    third = drivers.commands.daemon("run", "-d", "--standby", *drivers.options, "two.py")
+    assert any("standby 'two-standby' takes over when" in line for line in third.out)
+    drivers.commands("cluster", "stop", "two")
+    assert second.wait() == 1, second.report()
+    wait_until(lambda: not third.processes(), 120, "the end of the standby")
+    assert drivers.stored_files() == []
+    written = drivers.output()
+    assert not written - expected_lines() and written != expected_lines()
