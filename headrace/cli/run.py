@@ -18,7 +18,14 @@ from headrace.api.executors import (
     set_default_settings,
 )
 from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
+from headrace.cli.options import (
+    KeyValue,
+    json_option,
+    namespace_option,
+    namespace_settings,
+    print_json,
+    refuse_unusable,
+)
 from headrace.cli.program_run import provide_python_files, run_here
 from headrace.cli.progress import ProgressDisplay
 from headrace.cli.run_settings import ProgramPath, recovery_settings, run_settings, target_settings
@@ -125,6 +132,7 @@ Examples:
     help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster "
     "of its own, or the jobs to the session or remote cluster.",
 )
+@namespace_option
 @click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @json_option
 @click.argument("program", type=ProgramPath())
@@ -142,6 +150,7 @@ def run(
     claim_mode: str | None,
     progress: bool | None,
     is_detached: bool,
+    namespace: str | None,
     verbose: bool,
     is_json: bool,
     program: Path,
@@ -155,6 +164,7 @@ def run(
             target or given.get(TARGET.key), cluster_name, address, is_detached=is_detached
         ),
         **run_settings(master, parallelism, given, python_files),
+        **namespace_settings(namespace, given),
         **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
     }
     refuse_unusable(settings)

@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (44, 4_920),
     "checkpoint": (23, 2_720),
-    "cli": (60, 5_210),
+    "cli": (60, 5_250),
     "client": (6, 605),
     "cluster": (163, 15_640),
     "common": (21, 150),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (947, 93_180)
+WHEEL_CEILING: Final = (947, 93_225)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -95,9 +95,9 @@ def test_its_name_is_taken_and_it_needs_high_availability(shell: Shell) -> None:
     StandbyFile("second").write(LEADER)
     assert "called 'second' runs" in shell("cluster", "start", "--name", "second").err
     refused = shell("cluster", "start", "--standby")
-    assert refused.code == 2 and "high-availability.type" in refused.err
+    assert refused.code == 1 and "high-availability.type" in refused.err
 
 
 def test_a_supervisor_is_for_daemons(shell: Shell) -> None:
     refused = shell("cluster", "start", "--supervise", "--foreground")
-    assert refused.code == 2 and "--supervise is for daemons" in refused.err
+    assert refused.code == 1 and "--supervise is for daemons" in refused.err
