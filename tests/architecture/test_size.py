@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (23, 2_720),
     "cli": (60, 5_250),
     "client": (6, 605),
-    "cluster": (163, 15_640),
+    "cluster": (163, 15_650),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_800),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (947, 93_225)
+WHEEL_CEILING: Final = (947, 93_240)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
