@@ -198,7 +198,7 @@ async def cancel_job(
             "instead. For a graceful shutdown, please use 'jobs/:jobId/stop' instead."
         )
     try:
-        await cluster.ask(cluster.dispatcher.cancel_job(job, force))
+        await cluster.change(cluster.dispatcher.cancel_job(job, force))
     except UnknownJobError as error:
         raise NotFoundError("Job could not be found.", str(error)) from error
     except JobAlreadyEndedError as error:
