@@ -371,6 +371,28 @@ def test_pages_that_are_polled_ask_the_control_thread_once_per_interval(
         assert cluster.dispatcher.calls["request_job_plan"] == 1
 
 
+def test_where_browsers_may_not_cancel_they_are_told_so_and_commands_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch, {"web.cancel.enable": "false"}) as cluster:
+        assert cluster.get("/config").json["features"]["web-cancel"] is False
+        token = {"Authorization": f"Bearer {cluster.token}"}
+        browser = {**token, "Sec-Fetch-Site": "same-origin"}
+        application = JOB.replace("/jobs/", "/applications/")
+        cancelling = (
+            ("PATCH", JOB),
+            ("GET", f"{JOB}/yarn-cancel"),
+            ("POST", f"{application}/cancel"),
+        )
+        for method, path in cancelling:
+            refused = cluster.ask(method, path, headers=browser)
+            assert (refused.status, "headrace cancel" in refused.errors) == (403, True)
+        assert cluster.dispatcher.cancelled == []
+        for method, path in cancelling:
+            assert cluster.ask(method, path, headers=token).status == 202
+        assert cluster.dispatcher.cancelled == [RUNNING_JOB] * 3
+
+
 POLLED = (
     "/overview",
     "/jobs",
