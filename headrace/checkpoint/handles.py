@@ -142,6 +142,7 @@ class CheckpointMetrics(msgspec.Struct, frozen=True):
     """Measurements of a subtask's part in a checkpoint. Durations in ms.
 
     `start_delay_ms`: from the trigger to the first barrier. `alignment_ms`: from the first to the last barrier.
+    `processed_bytes`: of buffers that were processed meanwhile. `in_flight_bytes`: of those that were stored instead.
     Source: Flink CheckpointMetrics.
     """
 
@@ -152,6 +153,7 @@ class CheckpointMetrics(msgspec.Struct, frozen=True):
     written_bytes: int = 0
     in_flight_bytes: int = 0
     is_unaligned: bool = False
+    processed_bytes: int = 0
 
 
 class SubtaskPhase(enum.Enum):

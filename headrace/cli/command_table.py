@@ -9,12 +9,6 @@ import click
 from click.shell_completion import CompletionItem
 
 
-class ActionUsageError(click.UsageError):
-    """Wrong usage of a command that Flink has too, which ends it as Flink's does."""
-
-    exit_code = 1
-
-
 class Entry(NamedTuple):
     """A command: `module:attribute`, and the sentence that lists of commands show."""
 
@@ -64,7 +58,7 @@ class CommandTable(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise ActionUsageError(
+            raise click.UsageError(
                 f"{error.option_name} stands before a command: options come behind it, "
                 f"as in '{ctx.command_path} {names[0]} {error.option_name} ...'",
                 ctx,
@@ -88,7 +82,7 @@ class CommandTable(click.Group):
         names = self.list_commands(ctx)
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names)}"
-        return ActionUsageError(f'"{name}" is not a valid action: {hint}', ctx)
+        return click.UsageError(f'"{name}" is not a valid action: {hint}', ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

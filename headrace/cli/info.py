@@ -10,10 +10,17 @@ from typing import Final
 import click
 
 from headrace.cli.logs import configure_logs
-from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
+from headrace.cli.options import (
+    KeyValue,
+    json_option,
+    namespace_option,
+    namespace_settings,
+    print_json,
+    refuse_unusable,
+)
 from headrace.cli.program_plan import plan_of_program
 from headrace.cli.program_run import provide_python_files
-from headrace.cli.run_settings import ProgramPath, run_settings
+from headrace.cli.run_settings import ProgramPath, run_settings, target_settings
 from headrace.core.errors import ProgramError
 from headrace.graph.pipeline_options import (
     PYTHON_ARCHIVES,
@@ -98,6 +105,18 @@ def _program_in(
 @click.option("-py", "--python", "python", metavar="PATH", help="The program, as Flink names it.")
 @click.option("-pym", "--pyModule", "module", metavar="MODULE", help="Module to run as program.")
 @_python_options
+@click.option(
+    "-t", "--target", metavar="NAME", help="Where the program would run, as of run; none is asked."
+)
+@click.option(
+    "-m",
+    "--jobmanager",
+    "address",
+    metavar="HOST:PORT",
+    help="Cluster of --target remote; it is not asked.",
+)
+@namespace_option
+@click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @json_option
 @click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def info(
@@ -106,14 +125,20 @@ def info(
     definitions: tuple[tuple[str, str], ...],
     python: str | None,
     module: str | None,
+    target: str | None,
+    address: str | None,
+    namespace: str | None,
+    verbose: bool,
     is_json: bool,
     words: tuple[str, ...],
     **of_python: str | None,
 ) -> int:
     """Print a plan; the help text is `_HELP`."""
-    configure_logs(verbose=False)
+    configure_logs(verbose=verbose)
     program, arguments = _program_in(words, python, module)
     settings = run_settings(None, parallelism, dict(definitions), None)
+    settings |= namespace_settings(namespace, settings)
+    settings |= target_settings(target, None, address, is_detached=False, finds_session=False)
     given = {name.replace("_", "."): value for name, value in of_python.items()}
     settings |= {key: value for key, value in given.items() if value is not None}
     refuse_unusable(settings)

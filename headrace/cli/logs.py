@@ -95,14 +95,14 @@ def print_error(lines: Sequence[str]) -> int:
 
 
 def report_usage(error: click.UsageError) -> int:
-    """Print what was wrong with the command line first, then how it is used; return the exit code."""
+    """Print what was wrong with the command line first, then how it is used; return the exit code, which is Flink's."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()  # the help itself
-        return error.exit_code
+        return EXIT_FAILED
     print_error([error.format_message()])
     if error.ctx is not None:
         if isinstance(error, click.NoSuchOption) and "PROGRAM" in error.ctx.get_usage():
             click.echo("options of the program itself come after its name", err=True)
         click.echo(error.ctx.get_usage(), err=True)
         click.echo(f"try '{error.ctx.command_path} --help'", err=True)
-    return error.exit_code
+    return EXIT_FAILED

@@ -99,8 +99,8 @@ Try it:
 Ctrl-C cancels the job, stops the workers and ends Spark. SIGTERM does the same, but keeps the job's checkpoints.
 
 \b
-Exit codes: 0 finished, 1 a job, the program or a command failed, or a job was left running, 2 wrong usage (1, as
-Flink's, where a command asks a cluster), 130 interrupted, 143 terminated.
+Exit codes, as Flink's: 0 finished, 1 a job, the program or a command failed, wrong usage, or a job was left running;
+130 interrupted, 143 terminated.
 """
 
 

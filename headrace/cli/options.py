@@ -15,6 +15,13 @@ from typing import Any, Final
 import click
 
 from headrace.api.executors import runs_elsewhere
+from headrace.cluster.high_availability.options import (
+    CLUSTER_ID,
+    HIGH_AVAILABILITY_TYPE,
+    NONE,
+    cluster_id,
+    is_highly_available,
+)
 from headrace.core.config import (
     ConfigOption,
     Settings,
@@ -67,13 +74,39 @@ class KeyValue(click.ParamType[tuple[str, str]]):
         return key.strip(), text.strip()
 
 
+namespace_option: Final = click.option(
+    "-z",
+    "--zookeeperNamespace",
+    "namespace",
+    metavar="NAME",
+    help="Name of a highly available cluster: high-availability.cluster-id.",
+)
+
+
+def namespace_settings(namespace: str | None, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting that `-z` stands for.
+
+    UsageError where `settings` have no high availability; ConfigurationError for what is no name.
+    """
+    if namespace is None:
+        return {}
+    named = {CLUSTER_ID.key: namespace}
+    if not is_highly_available(Settings(settings)):
+        raise click.UsageError(
+            f"-z names a cluster of high availability, and {HIGH_AVAILABILITY_TYPE.key} is {NONE}: add "
+            f"-D {HIGH_AVAILABILITY_TYPE.key}=... with the cluster's own settings, or name its address with -m",
+            click.get_current_context(silent=True),
+        )
+    cluster_id(Settings(named))
+    return named
+
+
 json_option: Final = click.option(
     "--json",
     "is_json",
     is_flag=True,
     help="Print one JSON document; messages go to standard error.",
 )
-"""Of commands that are no ClusterCommand, which have it without."""
 
 
 def print_json(document: Any) -> None:

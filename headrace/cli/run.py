@@ -18,7 +18,14 @@ from headrace.api.executors import (
     set_default_settings,
 )
 from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
+from headrace.cli.options import (
+    KeyValue,
+    json_option,
+    namespace_option,
+    namespace_settings,
+    print_json,
+    refuse_unusable,
+)
 from headrace.cli.program_run import provide_python_files, run_here
 from headrace.cli.progress import ProgressDisplay
 from headrace.cli.run_settings import ProgramPath, recovery_settings, run_settings, target_settings
@@ -145,6 +152,7 @@ Examples:
     help="With -d: have a small process start the driver again whenever it ends before its program does (needs "
     "high-availability.type).",
 )
+@namespace_option
 @click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @json_option
 @click.argument("program", type=ProgramPath())
@@ -164,6 +172,7 @@ def run(
     is_detached: bool,
     is_standby: bool,
     is_supervised: bool,
+    namespace: str | None,
     verbose: bool,
     is_json: bool,
     program: Path,
@@ -177,6 +186,7 @@ def run(
             target or given.get(TARGET.key), cluster_name, address, is_detached=is_detached
         ),
         **run_settings(master, parallelism, given, python_files),
+        **namespace_settings(namespace, given),
         **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
     }
     refuse_unusable(settings)

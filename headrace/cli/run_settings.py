@@ -85,9 +85,16 @@ SESSION: Final = "session"
 
 
 def target_settings(
-    target: str | None, cluster_name: str | None, address: str | None, *, is_detached: bool
+    target: str | None,
+    cluster_name: str | None,
+    address: str | None,
+    *,
+    is_detached: bool,
+    finds_session: bool = True,
 ) -> dict[str, str]:
     """Return the settings that the options of the target stand for, once a session that is meant was found.
+
+    `finds_session`: False where nothing is going to be asked of the session.
 
     UsageError where they do not fit each other; NoSuchClusterError; SeveralClustersError.
     """
@@ -104,7 +111,7 @@ def target_settings(
         settings[TARGET.key] = executor_name(Settings({TARGET.key: target}))
     if address is not None:
         settings[REST_ADDRESS.key] = address
-    if target == SESSION:
+    if target == SESSION and finds_session:
         # Imported late: nobody else needs it.
         from headrace.client.remote_executor import CONNECTION_FILE
 

@@ -65,7 +65,9 @@ class SubtaskCheckpoint(msgspec.Struct, frozen=True, gc=False):
     """One subtask's part in a checkpoint, which it has acknowledged. Times as of the JobMaster's clock.
 
     `checkpointed_size_bytes`: what it wrote; `state_size_bytes`: all its state, files of older checkpoints included.
-    Aligning stores no rows outside of channels, and nobody counts those that are processed meanwhile: both are 0.
+    `processed_bytes` and `persisted_bytes`: input during the alignment that was processed, and that was stored.
+    `alignment_buffered_bytes` is 0, as in Flink: nothing is stored outside of channels. `is_aborted`: it did not take
+    its part, and sizes and durations of phases are 0.
     """
 
     subtask_index: int
@@ -133,7 +135,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
 
 
 class TaskCheckpointDetails(msgspec.Struct, frozen=True):
-    """A vertex in a checkpoint: its sums, and those of its subtasks that have acknowledged, by their index."""
+    """A vertex in a checkpoint: its sums, and those of its subtasks that have answered, by their index."""
 
     task: TaskCheckpoint
     subtasks: tuple[SubtaskCheckpoint, ...]

@@ -25,6 +25,7 @@ from headrace.gateways.checkpoint_statistics import (
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
 from headrace.gateways.job_master import JobConfiguration, JobDetails, VertexDetails
 from headrace.gateways.job_metrics import cluster_metrics
+from headrace.gateways.messages import DataSetInfo
 from headrace.gateways.resource_manager import (
     ResourceManagerGateway,
     ResourceOverview,
@@ -44,8 +45,7 @@ T = TypeVar("T")
 AskMetricsHistory = Callable[[JobId], Awaitable["MetricsHistoryInfo"]]
 
 _ASK_TIMEOUT_S: Final = 30.0
-_LIST_INTERVAL_MS: Final = 500.0
-"""Time for which lists of jobs and TaskManagers are given again: they are short, and clients look for what changed."""
+_JOBS, _DATA_SETS = "jobs", "data sets"
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,16 @@ class ClusterView:
                 f"the cluster has not answered within {timeout_s:g} s; ask again"
             ) from error
 
+    async def change(
+        self, call: Coroutine[Any, Any, T], timeout_s: float | None = _ASK_TIMEOUT_S
+    ) -> T:
+        """Await a call that changes jobs or data sets; their lists are asked for anew, as it is looked at next."""
+        try:
+            return await self.ask(call, timeout_s)
+        finally:
+            self._answers.forget(_JOBS)
+            self._answers.forget(_DATA_SETS)
+
     async def each(self, answers: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         """Await several answers at once, and leave out those that fail: a part of the cluster may just have gone."""
         found = await asyncio.gather(*answers, return_exceptions=True)
@@ -100,13 +110,15 @@ class ClusterView:
 
     async def jobs(self) -> tuple[JobOverview, ...]:
         """Return all jobs."""
-        return await self._kept("jobs", self.dispatcher.list_jobs, self._list_interval_ms)
+        return await self._kept(_JOBS, self.dispatcher.list_jobs)
 
     async def resources(self) -> ResourceOverview:
         """Return all TaskManagers."""
-        return await self._kept(
-            "resources", self.resource_manager.request_resource_overview, self._list_interval_ms
-        )
+        return await self._kept("resources", self.resource_manager.request_resource_overview)
+
+    async def data_sets(self) -> tuple[DataSetInfo, ...]:
+        """Return the results that jobs left to the cluster."""
+        return await self._kept(_DATA_SETS, self.resource_manager.list_data_sets)
 
     async def status(self, job_id: JobId) -> JobStatus:
         """Return a job's status, now."""
@@ -223,15 +235,5 @@ class ClusterView:
         running_count = sum(not job.status.is_globally_terminal_state() for job in jobs)
         return process_metrics() | cluster_metrics(await self.resources(), running_count)
 
-    async def _kept(
-        self,
-        key: Hashable,
-        call: Callable[[], Coroutine[Any, Any, T]],
-        interval_ms: float | None = None,
-    ) -> T:
-        interval = self.refresh_interval_ms if interval_ms is None else interval_ms
-        return await self._answers.get(key, interval, lambda: self.ask(call()))
-
-    @property
-    def _list_interval_ms(self) -> float:
-        return min(self.refresh_interval_ms, _LIST_INTERVAL_MS)
+    async def _kept(self, key: Hashable, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await self._answers.get(key, self.refresh_interval_ms, lambda: self.ask(call()))

@@ -39,6 +39,10 @@ class KeptAnswers:
         # Whoever stops waiting does not stop the others.
         return cast(T, await asyncio.shield(value))
 
+    def forget(self, key: Hashable) -> None:
+        """Compute the value under `key` anew for who asks from now on."""
+        self._kept.pop(key, None)
+
     def _drop_old(self) -> None:
         """Let go of what nobody has asked for since its time was over, and of the oldest where there are too many."""
         now_ms = self._clock.monotonic_ms()

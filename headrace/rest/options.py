@@ -94,7 +94,7 @@ WEB_CANCEL_ENABLE: Final = ConfigOption(
     "web.cancel.enable",
     bool,
     True,
-    "Whether dashboards show how to cancel a job.",
+    "Whether dashboards show how to cancel a job, and browsers may. Commands that have the token may always.",
 )
 WEB_ACCESS_CONTROL_ALLOW_ORIGIN: Final = ConfigOption(
     "web.access-control-allow-origin",

@@ -12,9 +12,9 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (45, 4_990),
     "checkpoint": (23, 2_740),
-    "cli": (61, 5_400),
+    "cli": (61, 5_440),
     "client": (6, 605),
-    "cluster": (166, 15_850),
+    "cluster": (166, 15_860),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_800),
@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (51, 5_890),
-    "rest": (81, 7_560),
+    "rest": (81, 7_570),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (53, 6_360),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (955, 94_500)
+WHEEL_CEILING: Final = (955, 94_570)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

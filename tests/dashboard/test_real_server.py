@@ -61,6 +61,19 @@ def test_every_page_reads_what_the_server_answers(
     assert watched.problems == []
 
 
+def test_a_job_cannot_be_cancelled_where_the_cluster_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watched: WatchedPage
+) -> None:
+    for value, count in (("true", 1), ("false", 0)):
+        settings = {"web.cancel.enable": value}
+        with served_cluster(tmp_path / value, monkeypatch, settings) as served:
+            sign_in(watched, served)
+            watched.page.goto(f"{served.server.address}/#/job/{RUNNING_JOB.hex()}/overview")
+            expect(watched.page.locator(".job-head h1")).to_be_visible()
+            button = watched.page.get_by_role("button", name="Cancel", exact=True)
+            expect(button).to_have_count(count)
+
+
 def test_a_profile_is_taken_and_its_flame_graph_is_shown(
     served: ServedCluster, watched: WatchedPage
 ) -> None:

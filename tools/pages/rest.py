@@ -22,9 +22,25 @@ Flink's JSON, and with `errors`. [openapi.json](openapi.json) has all fields of 
 a cluster shows the same at `/docs`, to who has signed in, as a page that loads nothing from elsewhere.
 """
 
+_CONSTANTS: Final = """\
+
+## Fields that never change
+
+Flink's clients look for these fields; here they say the same always. The dashboard shows none of them.
+"""
+_CONSTANT_FIELDS: Final = (
+    ("checkpoints", "`alignment_buffered`, `buffered`", "0", "As in Flink: aligning stores nothing."),
+    ("exceptions", "`failureLabels`", "`{}`", "Flink's failure enrichers, which label failures, are Java plug-ins."),
+    ("TaskManagers", "`mappedCount`, `mappedUsed`, `mappedMax`", "0", "Python keeps no account of mapped files."),
+    ("TaskManagers", "`directCount`", "0", "Arrow counts the bytes that it holds (`directUsed`), not the buffers."),
+    ("TaskManagers", "`jvmMetaspace`", "0", "Modules lie in the memory of the interpreter."),
+    ("TaskManagers", "`nonHeapMax`, `jmxPort`", "-1", "Arrow has no bound of its own; there is no JMX."),
+    ("jobs", "`isStoppable`, `pending-operators`", "`false`, 0", "As in Flink, with the default scheduler."),
+)  # fmt: skip
+
 
 def rest_page() -> str:
-    """Return one table of all routes."""
+    """Return a table of all routes, and one of fields with a constant value."""
     rows = [
         (
             f"{route.method} `{route.path}`",
@@ -39,7 +55,8 @@ def rest_page() -> str:
         for route in ROUTES
     ]
     headings = ("route", "what it does", "query", "body", "answer", "status", "kept", "archived")
-    return "\n".join([_INTRODUCTION, *table(headings, rows), ""])
+    constants = table(("of", "fields", "always", "why"), _CONSTANT_FIELDS)
+    return "\n".join([_INTRODUCTION, *table(headings, rows), _CONSTANTS, *constants, ""])
 
 
 def openapi_page() -> str:

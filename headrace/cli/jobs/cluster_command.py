@@ -1,7 +1,7 @@
 """ClusterCommand: a command that asks a cluster; and ClusterSession, what its function is given for that.
 
-Every such command has Flink's general options (-m, -D, -t), `--json` for one JSON document on standard output and
-messages on standard error, and ends with 1 whatever went wrong, wrong usage too, as Flink's commands do.
+Every such command has Flink's general options (-m, -D, -t, -z, -v), and `--json` for one JSON document on standard
+output and messages on standard error.
 """
 
 import functools
@@ -13,9 +13,15 @@ from urllib.parse import urlsplit
 import click
 from click.shell_completion import CompletionItem
 
-from headrace.cli.command_table import ActionUsageError
 from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.options import KeyValue, print_json, refuse_unusable
+from headrace.cli.options import (
+    KeyValue,
+    json_option,
+    namespace_option,
+    namespace_settings,
+    print_json,
+    refuse_unusable,
+)
 from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings, check_values, unknown_settings
 from headrace.core.error_text import on_one_line, without_controls
@@ -257,26 +263,25 @@ class ClusterCommand(click.Command):
         self, *arguments: Any, params: list[click.Parameter] | None = None, **options: Any
     ) -> None:
         super().__init__(*arguments, params=[*(params or []), *_general_options()], **options)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            raise ActionUsageError(error.format_message(), error.ctx or ctx) from error
+        namespace_option(self)
+        json_option(self)
 
     def invoke(self, ctx: click.Context) -> Any:
         address, definitions = ctx.params.pop("address"), dict(ctx.params.pop("definitions"))
+        namespace = ctx.params.pop("namespace")
         ctx.params.pop("target")
         configure_logs(verbose=ctx.params.pop("verbose"))
         session = ClusterSession(address, definitions, is_json=ctx.params.pop("is_json"))
         ctx.obj = session
         try:
+            session.definitions |= namespace_settings(namespace, definitions)
             _check(definitions)
             if session.address is None:
                 session.address = address_of(Settings(definitions))
             return super().invoke(ctx)
         except click.UsageError as error:
-            raise ActionUsageError(error.format_message(), error.ctx or ctx) from error
+            error.ctx = error.ctx or ctx
+            raise
         except (RestError, ConfigurationError) as error:
             if session.is_json:
                 print_json({"errors": [str(error)]})
@@ -305,11 +310,6 @@ def _general_options() -> Sequence[click.Parameter]:
             help="Accepted for Flink's scripts: clusters are reached over REST.",
         ),
         click.Option(["-v", "--verbose"], is_flag=True, help="Log each request on standard error."),
-        click.Option(
-            ["--json", "is_json"],
-            is_flag=True,
-            help="Print one JSON document; messages go to standard error.",
-        ),
     )
 
 

@@ -6,6 +6,8 @@ Source: Flink 2.3's ApplicationsOverviewHandler and SingleJobApplication.
 from collections.abc import Mapping
 from typing import Final
 
+from fastapi import Request
+
 from headrace.core.lifecycle import JobStatus
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.jobs import cancel_job, job_details_of, job_exceptions
@@ -52,9 +54,11 @@ async def application_details(
     return application_with_job(job_details_of(job, now_ms), reached)
 
 
-async def cancel_application(cluster: ClusterParameter, application: ApplicationParameter) -> Empty:
+async def cancel_application(
+    cluster: ClusterParameter, request: Request, application: ApplicationParameter
+) -> Empty:
     """Cancel the job of an application."""
-    return await cancel_job(cluster, application)
+    return await cancel_job(cluster, request, application)
 
 
 async def application_exceptions(

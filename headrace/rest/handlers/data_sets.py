@@ -25,7 +25,7 @@ _DataSetId = Annotated[str, Path(alias="datasetid", pattern="^[0-9a-fA-F]{32}$")
 
 async def data_sets(cluster: ClusterParameter) -> DataSetList:
     """List results that jobs left to the cluster."""
-    found = await cluster.ask(cluster.resource_manager.list_data_sets())
+    found = await cluster.data_sets()
     return DataSetList(
         data_sets=[
             DataSet(id=each.data_set.data_set_id.hex(), is_complete=each.is_complete)
@@ -47,7 +47,7 @@ async def delete_data_set(
 
     async def delete() -> None:
         for data_set in wanted:
-            await cluster.ask(cluster.resource_manager.release_cluster_partitions(data_set))
+            await cluster.change(cluster.resource_manager.release_cluster_partitions(data_set))
 
     return begin_operation(operations, _DELETION, NO_JOB, None, delete)
 

@@ -14,7 +14,13 @@ from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.gateways.job_master import ExceptionInfo, VertexDetails
 from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_plan import JobPlan
-from headrace.rest.handler_errors import BadRequestError, ConflictError, HandlerError, NotFoundError
+from headrace.rest.handler_errors import (
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    HandlerError,
+    NotFoundError,
+)
 from headrace.rest.handlers.metrics import value_text
 from headrace.rest.handlers.parameters import ClusterParameter, JobParameter, TaskManagerId
 from headrace.rest.handlers.subtasks import (
@@ -25,6 +31,7 @@ from headrace.rest.handlers.subtasks import (
 )
 from headrace.rest.models import jobs as models
 from headrace.rest.models.cluster import Empty, LogUrl
+from headrace.rest.options import WEB_CANCEL_ENABLE
 
 SCHEDULER: Final = "Default"
 _APPLICATION_STATUS: Final = {
@@ -184,6 +191,7 @@ async def report_client_heartbeat(
 
 async def cancel_job(
     cluster: ClusterParameter,
+    request: Request,
     job: JobParameter,
     mode: Annotated[Literal["cancel", "stop"], Query()] = "cancel",
     force: Annotated[bool, Query()] = False,
@@ -197,8 +205,13 @@ async def cancel_job(
             'The termination mode "stop" has been removed. For an ungraceful shutdown, please use "cancel" '
             "instead. For a graceful shutdown, please use 'jobs/:jobId/stop' instead."
         )
+    # Browsers say where each request comes from, and commands do not.
+    if "sec-fetch-site" in request.headers and not cluster.settings.get_option(WEB_CANCEL_ENABLE):
+        raise ForbiddenError(
+            f"Jobs are not cancelled from browsers here ({WEB_CANCEL_ENABLE.key}: false): use 'headrace cancel'."
+        )
     try:
-        await cluster.ask(cluster.dispatcher.cancel_job(job, force))
+        await cluster.change(cluster.dispatcher.cancel_job(job, force))
     except UnknownJobError as error:
         raise NotFoundError("Job could not be found.", str(error)) from error
     except JobAlreadyEndedError as error:

@@ -87,7 +87,7 @@ async def take_job(
 ) -> Acknowledge:
     """Take a job whose blobs have been brought."""
     refuse_jobs(cluster)
-    return await cluster.ask(cluster.dispatcher.submit_job(graph))
+    return await cluster.change(cluster.dispatcher.submit_job(graph))
 
 
 async def put_blob_chunk(
@@ -252,7 +252,7 @@ async def release_message(
 ) -> Acknowledge:
     """Delete what one job left, or is going to leave."""
     wanted = ClusterDataSetId(JobId.from_hex(job), data_set)
-    return await cluster.ask(cluster.resource_manager.release_cluster_partitions(wanted))
+    return await cluster.change(cluster.resource_manager.release_cluster_partitions(wanted))
 
 
 async def data_sets_message(cluster: ClusterParameter) -> tuple[DataSetInfo, ...]:

@@ -61,7 +61,7 @@ async def trigger_savepoint(
             job, cluster.ask(cluster.dispatcher.trigger_savepoint(job, directory), _WITHOUT_LIMIT)
         )
         if request.cancel_job:
-            await cluster.ask(cluster.dispatcher.cancel_job(job))
+            await cluster.change(cluster.dispatcher.cancel_job(job))
         return location
 
     return begin_operation(operations, SAVEPOINT, job.hex(), request.trigger_id, take)
@@ -80,7 +80,7 @@ async def stop_with_savepoint(
 
     async def stop() -> str:
         stopping = cluster.dispatcher.stop_with_savepoint(job, directory, request.drain)
-        return await _logged(job, cluster.ask(stopping, _WITHOUT_LIMIT))
+        return await _logged(job, cluster.change(stopping, _WITHOUT_LIMIT))
 
     return begin_operation(operations, SAVEPOINT, job.hex(), request.trigger_id, stop)
 

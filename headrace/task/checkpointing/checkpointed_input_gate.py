@@ -71,6 +71,7 @@ class CheckpointedInputGate:
         self._clock: Final = environment.clock
         self._timers: Final = timers
         self._inputs: Final = inputs
+        self._gates: Final = tuple(each.gate for each in environment.inputs)
         self._waiting: deque[BarrierEvent] = deque()
         self._first_channels: list[int] = []
         self._places: list[tuple[InputGate, int]] = []
@@ -82,6 +83,7 @@ class CheckpointedInputGate:
         # Of the checkpoint whose barriers are being collected.
         self._first_barrier_ns = 0
         self._start_delay_ms = 0
+        self._first_barrier_bytes_in = 0
 
     def missing(self, checkpoint_id: int) -> tuple[int, int, frozenset[int]] | None:
         """Return ms since the first barrier, the number of channels, and the channels that lack a barrier.
@@ -120,6 +122,10 @@ class CheckpointedInputGate:
         """True while rows that were read are not processed yet."""
         return any(each.is_amid_batch for each in self._inputs)
 
+    @property
+    def _bytes_in(self) -> int:
+        return sum(gate.bytes_in for gate in self._gates)
+
     def batch_ended(self) -> None:
         """Handle the events that arrived in the middle of a batch."""
         while self._waiting and not self.is_amid_batch:
@@ -144,10 +150,12 @@ class CheckpointedInputGate:
                 self._first_barrier_ns = self._clock.monotonic_ns()
                 own_delay_ms = self._clock.now_ms() - barrier.timestamp_ms
                 self._start_delay_ms = max(0, own_delay_ms, barrier.elapsed_ms)
+                self._first_barrier_bytes_in = self._bytes_in
             case TriggerSnapshot(barrier, options):
                 reach(Failpoint.LAST_BARRIER)
                 aligned_ns = self._clock.monotonic_ns() - self._first_barrier_ns
-                times = BarrierTimes(self._start_delay_ms, aligned_ns // 1_000_000)
+                processed_bytes = self._bytes_in - self._first_barrier_bytes_in
+                times = BarrierTimes(self._start_delay_ms, aligned_ns // 1_000_000, processed_bytes)
                 taken = msgspec.structs.replace(barrier, options=options)
                 self._take_checkpoint(taken, times)
             case DeclineCheckpoint(checkpoint_id, reason):

@@ -43,10 +43,11 @@ _ABORTED_IDS_MAX: Final = 128
 
 @dataclass(frozen=True)
 class BarrierTimes:
-    """Start delay and alignment duration of a checkpoint, in ms."""
+    """Start delay and alignment of a checkpoint, in ms, and the bytes of input that were processed meanwhile."""
 
     start_delay_ms: int = 0
     alignment_ms: int = 0
+    processed_bytes: int = 0
 
 
 class SubtaskCheckpoints:
@@ -111,6 +112,7 @@ class SubtaskCheckpoints:
             alignment_ms=times.alignment_ms,
             sync_ms=sync_ms,
             is_unaligned=options.is_unaligned,
+            processed_bytes=times.processed_bytes,
         )
         has_finished = self.operators_have_finished
         part = AsynchronousPart(

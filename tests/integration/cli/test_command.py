@@ -37,7 +37,7 @@ def test_help_shows_how_to_begin(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
     done = run(tmp_path, "run", "missing.py")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert done.stderr.startswith("error: there is no program 'missing.py'")
 
 

@@ -80,9 +80,42 @@ def test_it_takes_flink_s_options_of_python(
 def test_a_program_is_named_once(shell: Shell, program: Path) -> None:
     outcome = shell("info", "-py", str(program), "-pym", "numbers")
     assert (outcome.code, outcome.err.splitlines()[0]) == (
-        2,
+        1,
         "error: -py and -pym both name the program: give one of them",
     )
+
+
+def test_it_takes_flink_s_general_options_and_asks_no_cluster(shell: Shell, program: Path) -> None:
+    plan = json.loads(shell("info", "--json", "-p", "3", str(program)).out)
+    nobody = ("-m", "127.0.0.1:1", "-t", "remote")
+    highly_available = ("-D", "high-availability.type=file", "-z", "nightly")
+    outcome = shell("info", "-v", *nobody, *highly_available, "--json", "-p", "3", str(program))
+    assert (outcome.code, json.loads(outcome.out)) == (0, plan), outcome.err
+    assert json.loads(shell("info", "--json", "-t", "session", "-p", "3", str(program)).out) == plan
+
+
+def test_a_program_sees_where_it_would_run(shell: Shell, program: Path) -> None:
+    program.write_text(
+        "from headrace.api.executors import default_settings\nprint(default_settings())\n" + PROGRAM
+    )
+    outcome = shell("info", "-m", "127.0.0.1:1", str(program))
+    assert "'execution.target': 'remote', 'rest.address': '127.0.0.1:1'" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--bogus",), "No such option '--bogus'"),
+        (("-t", "yarn"), "'execution.target' has the value 'yarn'"),
+        (("-m", "127.0.0.1:1", "-t", "local"), "-m is for --target remote"),
+        (("-z", "nightly"), "-z names a cluster of high availability"),
+    ],
+)
+def test_wrong_usage_ends_it_as_flink_s(
+    shell: Shell, program: Path, words: tuple[str, ...], says: str
+) -> None:
+    outcome = shell("info", *words, str(program))
+    assert (outcome.code, says in outcome.err.splitlines()[0]) == (1, True), outcome.err
 
 
 def test_a_module_is_looked_for_in_its_folder_and_not_around_it(
@@ -106,7 +139,7 @@ def test_a_program_s_own_error_of_usage_is_not_ours(shell: Shell, program: Path)
 
 def test_json_without_a_program_says_what_is_missing_in_its_document(shell: Shell) -> None:
     outcome = shell("info", "--json")
-    assert outcome.code == 2
+    assert outcome.code == 1
     assert json.loads(outcome.out) == {"errors": ["Missing argument 'PROGRAM'."]}
     assert outcome.err.startswith("error: Missing argument 'PROGRAM'.\nUsage: headrace info")
 

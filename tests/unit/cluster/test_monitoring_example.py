@@ -29,6 +29,8 @@ from testkit.simulation.simulated_job import PacedSource
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "monitoring"
 NAME = re.compile(r"flink_\w+")
+UNITS = {"none", "short", "percent", "percentunit", "bytes", "Bps", "ops", "ns", "ms"}
+"""Grafana's names of units."""
 ONLY_IN_SOME_CONNECTORS = f"flink_taskmanager_job_task_operator_{PENDING_RECORDS.name}"
 
 
@@ -102,6 +104,29 @@ def test_each_label_in_the_dashboard_is_one_of_its_metric(
             known = reported.get(name, reported["flink_taskmanager_job_task_operator_numRecordsIn"])
             wrong += [f"{name}: {label}" for label in used - known]
     assert wrong == []
+
+
+def test_the_dashboard_has_the_fields_that_grafana_reads(dashboard: dict[str, Any]) -> None:
+    # Panels and variables of Grafana itself, without plug-ins; version 36 is the first with data sources as objects.
+    assert dashboard["schemaVersion"] >= 36
+    assert {"title", "uid", "time", "refresh", "timezone"} <= dashboard.keys()
+    variables = {each["name"]: each["type"] for each in dashboard["templating"]["list"]}
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    assert variables["datasource"] == "datasource"
+    used: set[str] = set()
+    for panel in dashboard["panels"]:
+        assert panel["type"] in ("row", "stat", "timeseries"), panel["title"]
+        if panel["type"] == "row":
+            continue
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults["unit"] in UNITS and panel["fieldConfig"]["overrides"] == []
+        names = [target["refId"] for target in panel["targets"]]
+        assert names and len(names) == len(set(names)), panel["title"]
+        for target in panel["targets"]:
+            assert panel["datasource"] == target["datasource"] == source
+            assert target["expr"].count("(") == target["expr"].count(")")
+            used |= set(re.findall(r"\$(\w+)", target["expr"]))
+    assert used == variables.keys() - {"datasource"}
 
 
 def test_panels_lie_side_by_side(dashboard: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """A cluster with a running and a failed job, as its gateways would describe it, for tests of REST."""
 
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -448,9 +449,10 @@ class SampleBlobServer:
 
 
 class SampleResourceManager:
-    """Answers as a ResourceManager with one TaskManager would."""
+    """Answers as a ResourceManager with one TaskManager would; `calls` counts those of what dashboards poll."""
 
     def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
         self.log = b"line\n" * 3
         self.info = TASK_MANAGER_INFO
         self.profiles: tuple[ProfilingInfo, ...] = ()
@@ -461,13 +463,16 @@ class SampleResourceManager:
             raise UnknownTaskManagerError(str(resource_id))
 
     async def request_resource_overview(self) -> ResourceOverview:
+        self.calls["request_resource_overview"] += 1
         return ResourceOverview((self.info,), 0)
 
     async def request_task_manager_details(self, resource_id: ResourceId) -> TaskManagerInfo:
+        self.calls["request_task_manager_details"] += 1
         self._known(resource_id)
         return self.info
 
     async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
+        self.calls["request_task_manager_metrics"] += 1
         self._known(resource_id)
         return {
             "Status.JVM.Memory.Heap.Used": 123.0,
@@ -522,6 +527,7 @@ class SampleResourceManager:
         return FlameGraphNode("root", 3, (FlameGraphNode("<map>", 3),))
 
     async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        self.calls["list_data_sets"] += 1
         return (DataSetInfo(ClusterDataSetId(RUNNING_JOB, IntermediateDataSetId(b"d" * 16)), 2, 2),)
 
     async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:

@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ from headrace.rest.server import (
 )
 from testkit.waiting import wait_until
 from tests.unit.rest.golden_shapes import assert_golden
-from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, UNKNOWN_JOB
+from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, TASK_MANAGER, UNKNOWN_JOB
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
 
 JOB = f"/jobs/{RUNNING_JOB.hex()}"
@@ -368,6 +369,77 @@ def test_pages_that_are_polled_ask_the_control_thread_once_per_interval(
             assert cluster.get(path).status == 200
         assert cluster.dispatcher.calls["request_job_details"] == 1
         assert cluster.dispatcher.calls["request_job_plan"] == 1
+
+
+def test_where_browsers_may_not_cancel_they_are_told_so_and_commands_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch, {"web.cancel.enable": "false"}) as cluster:
+        assert cluster.get("/config").json["features"]["web-cancel"] is False
+        token = {"Authorization": f"Bearer {cluster.token}"}
+        browser = {**token, "Sec-Fetch-Site": "same-origin"}
+        application = JOB.replace("/jobs/", "/applications/")
+        cancelling = (
+            ("PATCH", JOB),
+            ("GET", f"{JOB}/yarn-cancel"),
+            ("POST", f"{application}/cancel"),
+        )
+        for method, path in cancelling:
+            refused = cluster.ask(method, path, headers=browser)
+            assert (refused.status, "headrace cancel" in refused.errors) == (403, True)
+        assert cluster.dispatcher.cancelled == []
+        for method, path in cancelling:
+            assert cluster.ask(method, path, headers=token).status == 202
+        assert cluster.dispatcher.cancelled == [RUNNING_JOB] * 3
+
+
+POLLED = (
+    "/overview",
+    "/jobs",
+    "/jobs/overview",
+    "/jobs/metrics?get=uptime",
+    "/applications/overview",
+    "/taskmanagers",
+    f"/taskmanagers/{TASK_MANAGER}",
+    "/taskmanagers/metrics?get=Status.JVM.CPU.Load",
+    "/jobmanager/metrics?get=numRunningJobs",
+    "/datasets",
+)
+"""Pages about all jobs and processes, which every open dashboard asks for."""
+
+
+def test_lists_ask_the_control_thread_once_per_interval_for_ten_browsers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch, {"web.refresh-interval": "1 h"}) as cluster:
+
+        def look(_: int) -> list[int]:
+            return [cluster.get(path).status for path in POLLED * 2]
+
+        with ThreadPoolExecutor(10) as browsers:
+            statuses = list(browsers.map(look, range(10)))
+        assert statuses == [[200] * 2 * len(POLLED)] * 10
+        assert cluster.resource_manager.calls == {
+            "request_resource_overview": 1,
+            "request_task_manager_details": 1,
+            "request_task_manager_metrics": 1,
+            "list_data_sets": 1,
+        }
+        job_count = len(cluster.get("/jobs").json["jobs"])
+        assert cluster.dispatcher.calls == {"list_jobs": 1, "request_job_details": job_count}
+
+
+def test_who_changes_jobs_and_data_sets_sees_it_in_the_next_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch, {"web.refresh-interval": "1 h"}) as cluster:
+        for path in ("/jobs/overview", "/datasets"):
+            cluster.get(path)
+        assert cluster.ask("PATCH", f"{JOB}?mode=cancel").status == 202
+        for path in ("/jobs/overview", "/datasets"):
+            cluster.get(path)
+        assert cluster.dispatcher.calls["list_jobs"] == 2
+        assert cluster.resource_manager.calls["list_data_sets"] == 2
 
 
 def test_an_error_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def test_a_checkpoint_that_is_triggered_at_a_task_with_inputs_waits_for_its_batc
     gate = SimpleNamespace(number_of_channels=1)
     batch = SimpleNamespace(gate=gate, is_amid_batch=True)
     taken: list[int] = []
-    environment = SimpleNamespace(clock=clock, settings=Settings())
+    environment = SimpleNamespace(clock=clock, settings=Settings(), inputs=())
     barriers = CheckpointedInputGate(
         cast(Any, None),
         lambda barrier, times: taken.append(barrier.checkpoint_id),

@@ -334,6 +334,9 @@ class CheckpointCoordinator:
         text: str,
     ) -> None:
         """Abort a checkpoint in which a subtask does not take its part."""
+        checkpoint = self._find(checkpoint_id)
+        if checkpoint is not None and checkpoint.concerns(attempt_id):
+            self._statistics.declined(attempt_id, checkpoint_id)
         self._events.put(TaskDeclined(attempt_id, checkpoint_id, reason, text))
 
     # Actions

@@ -41,8 +41,8 @@ class TrackedTask:
         self._parts: dict[int, SubtaskCheckpoint] = {}
         self._sums: TaskCheckpoint | None = None
 
-    def acknowledged(self, part: SubtaskCheckpoint) -> bool:
-        """Take a subtask's part; False where it was taken before."""
+    def answered(self, part: SubtaskCheckpoint) -> bool:
+        """Take a subtask's part, or that it takes none; False where it has answered before."""
         if part.subtask_index in self._parts:
             return False
         self._parts[part.subtask_index] = part
@@ -52,7 +52,7 @@ class TrackedTask:
     def sums(self, status: CheckpointStatus) -> TaskCheckpoint:
         """Return the sums over its subtasks in a checkpoint of this status."""
         if self._sums is None or self._sums.status is not status:
-            parts = self._parts.values()
+            parts = [each for each in self._parts.values() if not each.is_aborted]
             self._sums = TaskCheckpoint(
                 self._vertex_id,
                 status,
@@ -138,15 +138,22 @@ class TrackedCheckpoint:
             sync_duration_ms=metrics.sync_ms,
             async_duration_ms=metrics.async_ms,
             alignment_duration_ms=metrics.alignment_ms,
+            processed_bytes=metrics.processed_bytes,
             persisted_bytes=metrics.in_flight_bytes,
             start_delay_ms=metrics.start_delay_ms,
             is_unaligned=metrics.is_unaligned,
         )
         self._take(subtask, part)
 
+    def declined(self, subtask: ExecutionVertexId, now_ms: int) -> None:
+        """Take that a subtask does not take its part."""
+        elapsed_ms = max(0, now_ms - self._record.trigger_timestamp_ms)
+        part = SubtaskCheckpoint(subtask.subtask_index, now_ms, elapsed_ms, is_aborted=True)
+        self._take(subtask, part)
+
     def _take(self, subtask: ExecutionVertexId, part: SubtaskCheckpoint) -> None:
         task = self._tasks.get(subtask.vertex_id)
-        if task is None or not task.acknowledged(part):
+        if task is None or not task.answered(part) or part.is_aborted:
             return
         record = self._record
         self._record = msgspec.structs.replace(
@@ -154,6 +161,7 @@ class TrackedCheckpoint:
             latest_ack_timestamp_ms=max(record.latest_ack_timestamp_ms, part.ack_timestamp_ms),
             checkpointed_size_bytes=record.checkpointed_size_bytes + part.checkpointed_size_bytes,
             state_size_bytes=record.state_size_bytes + part.state_size_bytes,
+            processed_bytes=record.processed_bytes + part.processed_bytes,
             persisted_bytes=record.persisted_bytes + part.persisted_bytes,
             acknowledged_subtask_count=record.acknowledged_subtask_count + 1,
             is_unaligned=record.is_unaligned or part.is_unaligned,

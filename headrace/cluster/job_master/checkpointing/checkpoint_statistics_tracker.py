@@ -84,6 +84,12 @@ class CheckpointStatisticsTracker:
             subtask = attempt_id.execution_vertex_id
             tracked.acknowledged(subtask, snapshot, metrics, self._clock.now_ms())
 
+    def declined(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
+        """Take that a subtask does not take its part in a checkpoint that waits for it."""
+        tracked = self._in_progress.get(checkpoint_id)
+        if tracked is not None:
+            tracked.declined(attempt_id.execution_vertex_id, self._clock.now_ms())
+
     def completed(
         self, checkpoint: PendingCheckpoint, published: CompletedCheckpoint, retained: Set[int]
     ) -> None:

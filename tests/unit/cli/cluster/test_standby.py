@@ -96,12 +96,12 @@ def test_its_name_is_taken_and_it_needs_high_availability(shell: Shell) -> None:
     StandbyFile("second").write(LEADER)
     assert "called 'second' runs" in shell("cluster", "start", "--name", "second").err
     refused = shell("cluster", "start", "--standby")
-    assert refused.code == 2 and "high-availability.type" in refused.err
+    assert refused.code == 1 and "high-availability.type" in refused.err
 
 
 def test_a_supervisor_is_for_daemons(shell: Shell) -> None:
     refused = shell("cluster", "start", "--supervise", "--foreground")
-    assert refused.code == 2 and "--supervise is for daemons" in refused.err
+    assert refused.code == 1 and "--supervise is for daemons" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_a_driver_of_a_program_stands_by_where_it_can_go_on(
     program = tmp_path / "orders.py"
     program.write_text("raise AssertionError('it was run')")
     refused = shell("run", *words, str(program))
-    assert refused.code == 2 and text in refused.err
+    assert refused.code == 1 and text in refused.err

@@ -24,19 +24,19 @@ def test_a_name_that_commands_or_files_would_take_for_something_else_is_refused(
     shell: Shell, name: str
 ) -> None:
     refused = shell("cluster", "start", f"--name={name}")
-    assert refused.code == 2 and "is no name" in refused.err
+    assert refused.code == 1 and "is no name" in refused.err
 
 
 def test_a_name_that_a_cluster_has_is_refused(shell: Shell) -> None:
     write_connection(ClusterConnection("http://127.0.0.1:8081", "t", os.getpid(), "nightly"))
     refused = shell("cluster", "start", "--name", "nightly")
-    assert refused.code == 2
+    assert refused.code == 1
     assert "'nightly' runs at http://127.0.0.1:8081" in refused.err
 
 
 def test_a_setting_that_nobody_has_is_refused_before_anything_starts(shell: Shell) -> None:
     refused = shell("cluster", "start", "-D", "headrace.spark.mastre=x")
-    assert refused.code == 2 and "headrace.spark.master" in refused.err
+    assert refused.code == 1 and "headrace.spark.master" in refused.err
 
 
 def test_its_options_are_those_of_its_help() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.checkpoint.errors import CheckpointFailureReason, CheckpointStorageError
 from headrace.checkpoint.handles import (
     CheckpointMetrics,
     OperatorSubtaskState,
@@ -52,6 +52,7 @@ MEASURED = CheckpointMetrics(
     written_bytes=500,
     in_flight_bytes=60,
     is_unaligned=True,
+    processed_bytes=40,
 )
 
 
@@ -91,7 +92,7 @@ def test_one_under_way_shows_who_has_acknowledged(world: World) -> None:
     record = newest(world)
     assert record.acknowledged_subtask_count == 1
     assert (record.checkpointed_size_bytes, record.state_size_bytes) == (500, 700)
-    assert record.persisted_bytes == 60 and record.is_unaligned
+    assert (record.processed_bytes, record.persisted_bytes) == (40, 60) and record.is_unaligned
     assert record.latest_ack_timestamp_ms == record.trigger_timestamp_ms + 21
     details = world.checkpointing.details_of(1)
     assert details is not None and details.checkpoint == record
@@ -118,6 +119,7 @@ def test_details_tell_what_each_subtask_measured(world: World) -> None:
             sync_duration_ms=2,
             async_duration_ms=9,
             alignment_duration_ms=3,
+            processed_bytes=40,
             persisted_bytes=60,
             start_delay_ms=4,
             is_unaligned=True,
@@ -165,6 +167,26 @@ def test_a_failed_one_tells_when_and_why(world: World) -> None:
     assert details is not None
     assert [each.task.status for each in details.tasks] == [CheckpointStatus.FAILED] * 2
     assert world.checkpointing.statistics.latest_failed == record
+
+
+def test_one_that_a_subtask_has_declined_shows_which_one(world: World) -> None:
+    world.begin()
+    world.checkpointing.acknowledge(SOURCE, 1, FULL, MEASURED)
+    world.loop.run_for(20)
+    world.checkpointing.decline(SINK, 1, CheckpointFailureReason.CHECKPOINT_DECLINED, "no")
+    # Too late, and of an attempt that takes no part.
+    world.checkpointing.decline(SOURCE, 1, CheckpointFailureReason.CHECKPOINT_DECLINED, "no")
+    record = newest(world)
+    assert (record.status, record.acknowledged_subtask_count) == (CheckpointStatus.FAILED, 1)
+    details = world.checkpointing.details_of(1)
+    assert details is not None
+    source, sink = details.tasks
+    assert [each.is_aborted for each in source.subtasks] == [False]
+    now_ms = world.loop.clock.now_ms()
+    elapsed_ms = now_ms - record.trigger_timestamp_ms
+    assert sink.subtasks == (SubtaskCheckpoint(0, now_ms, elapsed_ms, is_aborted=True),)
+    assert sink.task.acknowledged_subtask_count == 0
+    assert (sink.task.latest_ack_timestamp_ms, sink.task.end_to_end_duration_ms) == (-1, -1)
 
 
 def test_one_that_has_no_place_failed_without_subtasks(world: World) -> None:
