@@ -12,6 +12,8 @@ FLINK_HOME := .venv-flink
 FLINK_STAMP := $(FLINK_HOME)/.installed
 # How many test processes run side by side.
 WORKERS ?= 2
+# The same for integration tests, which wait for leases, time-outs and other processes more than half of the time.
+INTEGRATION_WORKERS ?= 4
 FAST_TESTS := $(wildcard tests/unit tests/simulation)
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/unit/testkit tests/simulation \
@@ -68,7 +70,7 @@ test-serialized: setup  ## whatever uses RPC, once more with every local call en
 test-slow: setup  ## slow unit tests, many examples of each property, all seeds of the simulation, integration tests, Spark
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile thorough tests/unit
 	HEADRACE_SEED_STEP=$(if $(AFTER),2,1) $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-profile thorough tests/simulation
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(INTEGRATION_TESTS)
+	$(BIN)/python -m pytest -q -n $(INTEGRATION_WORKERS) --dist worksteal $(INTEGRATION_TESTS)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(SPARK_TESTS)
 
 # All that a test draws follows from the seed: SEED=<number> TESTS=<file>::<test> draws the same again. Not in .ci/run, which
