@@ -51,11 +51,11 @@ fmt: setup  ## format the code and sort imports
 	$(BIN)/ruff check --select I --fix --quiet .
 	$(BIN)/ruff format .
 
+# The types and the floor plan take a core each.
 check: setup  ## lint, format, types, floor plan, stale docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/pyright & pyright=$$!; $(BIN)/python -m pytest -q tests/architecture; tests=$$?; wait $$pyright && exit $$tests
 	$(BIN)/python tools/generate_docs.py --check
 
 test: setup  ## unit and simulation tests, little more than a minute; those that need more are in test-slow
