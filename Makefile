@@ -12,7 +12,8 @@ FLINK_HOME := .venv-flink
 FLINK_STAMP := $(FLINK_HOME)/.installed
 # How many test processes run side by side.
 WORKERS ?= 2
-# The same for integration tests, which wait for leases, time-outs and other processes more than half of the time.
+# The same for tests that call endpoints and for integration tests, which wait for leases, time-outs and other processes
+# half of the time. Tests on Spark compute.
 INTEGRATION_WORKERS ?= 4
 FAST_TESTS := $(wildcard tests/unit tests/simulation)
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
@@ -64,7 +65,7 @@ test: setup  ## unit and simulation tests, little more than a minute; those that
 test-all: test test-serialized test-slow  ## the same, then all the others
 
 test-serialized: setup  ## whatever uses RPC, once more with every local call encoded
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --force-serialization $(RPC_TESTS)
+	$(BIN)/python -m pytest -q -n $(INTEGRATION_WORKERS) --dist worksteal --force-serialization $(RPC_TESTS)
 
 # Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.
 test-slow: setup  ## slow unit tests, many examples of each property, all seeds of the simulation, integration tests, Spark
