@@ -12,6 +12,9 @@ FLINK_HOME := .venv-flink
 FLINK_STAMP := $(FLINK_HOME)/.installed
 # How many test processes run side by side.
 WORKERS ?= 2
+# The same for tests that call endpoints and for integration tests, which wait for leases, time-outs and other processes
+# half of the time. Tests on Spark compute.
+INTEGRATION_WORKERS ?= 4
 FAST_TESTS := $(wildcard tests/unit tests/simulation)
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/unit/testkit tests/simulation \
@@ -49,11 +52,11 @@ fmt: setup  ## format the code and sort imports
 	$(BIN)/ruff check --select I --fix --quiet .
 	$(BIN)/ruff format .
 
+# The types and the floor plan take a core each.
 check: setup  ## lint, format, types, floor plan, stale docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/pyright & pyright=$$!; $(BIN)/python -m pytest -q tests/architecture; tests=$$?; wait $$pyright && exit $$tests
 	$(BIN)/python tools/generate_docs.py --check
 
 test: setup  ## unit and simulation tests, little more than a minute; those that need more are in test-slow
@@ -62,13 +65,13 @@ test: setup  ## unit and simulation tests, little more than a minute; those that
 test-all: test test-serialized test-slow  ## the same, then all the others
 
 test-serialized: setup  ## whatever uses RPC, once more with every local call encoded
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --force-serialization $(RPC_TESTS)
+	$(BIN)/python -m pytest -q -n $(INTEGRATION_WORKERS) --dist worksteal --force-serialization $(RPC_TESTS)
 
 # Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.
 test-slow: setup  ## slow unit tests, many examples of each property, all seeds of the simulation, integration tests, Spark
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile thorough tests/unit
 	HEADRACE_SEED_STEP=$(if $(AFTER),2,1) $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-profile thorough tests/simulation
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(INTEGRATION_TESTS)
+	$(BIN)/python -m pytest -q -n $(INTEGRATION_WORKERS) --dist worksteal $(INTEGRATION_TESTS)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(SPARK_TESTS)
 
 # All that a test draws follows from the seed: SEED=<number> TESTS=<file>::<test> draws the same again. Not in .ci/run, which

@@ -23,7 +23,8 @@ from tests.integration.programs.s3_server import S3Server
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _P = "high-availability.zookeeper.client."
-AWAY_S = 30
+AWAY_S = 20
+"""Half of the time that a tolerant leader goes on alone: a busy machine writes rows, and starts a server, slowly."""
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(
 def test_a_tolerant_leader_goes_on_while_the_server_is_away(
     pair: Rivals, server: ZooKeeperServer
 ) -> None:
-    job = NumbersJob(pair.folder, count=45_000)
+    job = NumbersJob(pair.folder, count=35_000)
     first = start(pair, server, "first", session="60 s", tolerates=True)
     first.wait_for("leads")
     second = start(pair, server, "second", session="60 s", tolerates=True)
@@ -102,7 +103,7 @@ def test_a_tolerant_leader_goes_on_while_the_server_is_away(
     server.stop()
     wait_until(lambda: "no connection to ZooKeeper" in first.log, 60, "the loss of the connection")
     stopped_s, before = time.monotonic(), sum(job.output().values())
-    # So many rows take half a minute.
+    # So many rows take as long at least.
     lines_after = before + AWAY_S * RATE
     wait_until(lambda: sum(job.output().values()) >= lines_after, 120, "output all the while")
     assert time.monotonic() - stopped_s > AWAY_S * 0.9

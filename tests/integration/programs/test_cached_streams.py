@@ -50,6 +50,8 @@ def cluster(tmp_path: Path) -> Iterator[MiniCluster]:
         # None comes within a test: what the ResourceManager knows it was told by jobs.
         "heartbeat.interval": "10 min",
         "heartbeat.timeout": "1 h",
+        # Whoever asks in vain for results that were dropped gives up after 2.5 seconds, and not after 20.
+        "taskmanager.network.request-backoff.max": "1 s",
     }
     with MiniCluster(task_manager_count=2, settings=settings) as one:
         set_active_executor(MiniClusterExecutor(one))

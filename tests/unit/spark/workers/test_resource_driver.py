@@ -202,7 +202,7 @@ def test_an_executor_that_spark_takes_away_or_loses_is_reported_once() -> None:
 def test_spark_is_asked_for_all_executors_at_once_and_seldom_where_none_is_announced() -> None:
     jobs, clock = ScriptedJobs(announces_ends=False), ManualClock()
     jobs.jobs |= {ONE: ScriptedJob(executor="7"), TWO: ScriptedJob(executor="8")}
-    driver = SparkResourceDriver(jobs, clock, stop_grace_ms=60_000)
+    driver = SparkResourceDriver(jobs, clock, stop_grace_ms=0)
     reports = Reports()
     driver.initialize(reports)
     for worker_id in (ONE, TWO):
