@@ -23,7 +23,7 @@ from tests.integration.programs.s3_server import S3Server
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _P = "high-availability.zookeeper.client."
-AWAY_S = 20
+AWAY_S = 30
 """Half of the time that a tolerant leader goes on alone: a busy machine writes rows, and starts a server, slowly."""
 
 
@@ -95,10 +95,10 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(
 def test_a_tolerant_leader_goes_on_while_the_server_is_away(
     pair: Rivals, server: ZooKeeperServer
 ) -> None:
-    job = NumbersJob(pair.folder, count=35_000)
-    first = start(pair, server, "first", session="60 s", tolerates=True)
+    job = NumbersJob(pair.folder, count=45_000)
+    first = start(pair, server, "first", session="90 s", tolerates=True)
     first.wait_for("leads")
-    second = start(pair, server, "second", session="60 s", tolerates=True)
+    second = start(pair, server, "second", session="90 s", tolerates=True)
     begin(first, second, job)
     server.stop()
     wait_until(lambda: "no connection to ZooKeeper" in first.log, 60, "the loss of the connection")

@@ -43,7 +43,7 @@ class ZooKeeperServer:
         configuration = self._folder / "zoo.cfg"
         configuration.write_text(
             f"tickTime=500\ndataDir={self._folder / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
-            "admin.enableServer=false\nmaxSessionTimeout=60000\n4lw.commands.whitelist=srvr,dump\n"
+            "admin.enableServer=false\nmaxSessionTimeout=90000\n4lw.commands.whitelist=srvr,dump\n"
         )
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
