@@ -24,11 +24,14 @@ def drivers(tmp_path: Path, started: list[Program]) -> ApplicationDrivers:
     return ApplicationDrivers(tmp_path, Commands(tmp_path, started))
 
 
+@pytest.mark.timeout(900)
 def test_a_supervised_application_outlives_kills_at_each_step_and_writes_each_line_once(
     drivers: ApplicationDrivers, tmp_path: Path
 ) -> None:
-    left = drivers.commands.daemon("run", "-d", "--supervise", *drivers.options, "two.py", *MOMENTS)
-    wait_until(lambda: not left.processes(), 300, "the end of driver and supervisor")
+    left = drivers.start("-d", "--supervise", arguments=MOMENTS)
+    # Its second driver is the first one with a job.
+    assert left.wait(300) == 0, left.report()
+    wait_until(lambda: not left.processes(), 500, "the end of driver and supervisor")
     consoles = [one.read_text() for one in (tmp_path / "home").rglob("jobmanager.console.out")]
     told = "\n".join(consoles)
     assert drivers.output() == expected_lines(), told
@@ -50,6 +53,9 @@ def test_a_standby_calls_main_again_when_the_driver_is_killed(drivers: Applicati
     drivers.go()
     wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
     os.kill(first.pid, signal.SIGKILL)
+    killed_s = time.monotonic()
+    second.wait_for_line("main begins")
+    print(f"main began again {time.monotonic() - killed_s:.1f} s after the kill")
     assert second.wait() == 0, second.report()
     assert any("which goes on" in line for line in second.err), second.report()
     assert not any("differs" in line for line in second.err), second.report()
