@@ -10,7 +10,7 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (44, 4_920),
+    "api": (45, 4_980),
     "checkpoint": (23, 2_720),
     "cli": (60, 5_210),
     "client": (6, 605),
@@ -19,13 +19,13 @@ CEILINGS: Final = {
     "connectors": (58, 6_130),
     "core": (61, 5_800),
     "datastream": (40, 400),
-    "functions": (29, 3_010),
+    "functions": (29, 3_040),
     "gateways": (14, 1_090),
     "graph": (11, 1_450),
     "headrace": (3, 60),
     "metrics": (27, 2_225),
     "network": (87, 9_500),
-    "operators": (49, 5_500),
+    "operators": (51, 5_900),
     "rest": (81, 7_540),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
@@ -33,12 +33,12 @@ CEILINGS: Final = {
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
-    "task": (33, 4_200),
+    "task": (33, 4_210),
     "testing": (11, 1_575),
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (947, 93_180)
+WHEEL_CEILING: Final = (950, 93_740)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
