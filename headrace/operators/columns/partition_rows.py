@@ -255,10 +255,12 @@ def in_hash_order(blocks: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in order of their keys' hashes, then of arrival."""
     hashes = [block.column(KEY_HASH_COLUMN).to_numpy() for block in blocks]
     if hashes:
-        yield from in_order(blocks, stable_order(np.concatenate(hashes)))
+        yield from ordered_pieces(blocks, stable_order(np.concatenate(hashes)))
 
 
-def in_order(blocks: Sequence[pa.RecordBatch], order: Indexes | Places) -> Iterator[pa.RecordBatch]:
+def ordered_pieces(
+    blocks: Sequence[pa.RecordBatch], order: Indexes | Places
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows at the places `order`, shape (num_rows,), in that order, a piece at a time."""
     # One `take` of many blocks would put all of them together again, for each piece.
     begins = np.cumsum([0, *(block.num_rows for block in blocks)])

@@ -36,7 +36,7 @@ from headrace.operators.columns.partition_rows import (
     RowGroup,
     few_blocks,
     in_hash_order,
-    in_order,
+    ordered_pieces,
 )
 from headrace.operators.runtime.emission import EMIT_ROWS_MAX, ResultCollector
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
@@ -223,7 +223,7 @@ class SortPartitionOperator(FullPartitionOperator):
                 "sort_indices", [pa.table([column], names=["by"])], options
             )
             order = by_column.to_numpy().astype(np.int64)
-        for piece in in_order(few_blocks(blocks), order):
+        for piece in ordered_pieces(few_blocks(blocks), order):
             output.check_interrupted()
             output.emit(RecordBatch.of_columns(self.context.types.output, piece))
 
