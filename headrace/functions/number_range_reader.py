@@ -41,8 +41,9 @@ class NumberRangeReader(SourceReader):
     The last range keeps its watermark to the end of the input.
     """
 
-    def __init__(self, share: range, context: SubtaskContext) -> None:
+    def __init__(self, share: range, context: SubtaskContext, batch_rows: int = BATCH_ROWS) -> None:
         self.context = context
+        self._batch_rows = batch_rows
         self._ranges = deque([share] if share else [])
         self._holds_watermark = False
         self._paused: frozenset[str] = frozenset()
@@ -62,7 +63,7 @@ class NumberRangeReader(SourceReader):
             if _split_id(numbers) in self._paused:
                 self._ranges.append(numbers)
                 continue
-            count = min(BATCH_ROWS, output.rows_wanted)
+            count = min(self._batch_rows, output.rows_wanted)
             self.emit_range(numbers[:count], _split_id(numbers), output)
             if rest := numbers[count:]:
                 self._ranges.append(rest)

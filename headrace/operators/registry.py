@@ -12,6 +12,11 @@ from headrace.operators.columns.batch_functions import (
     ProjectOperator,
     SelectExpressionsOperator,
 )
+from headrace.operators.columns.full_partition import (
+    FoldPartitionOperator,
+    MapPartitionOperator,
+    SortPartitionOperator,
+)
 from headrace.operators.columns.local_aggregate import (
     LocalAggregateOperator,
     LocalSessionAggregateOperator,
@@ -29,11 +34,6 @@ from headrace.operators.record.batch_reduce import (
 from headrace.operators.record.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
-)
-from headrace.operators.record.full_partition import (
-    FoldPartitionOperator,
-    MapPartitionOperator,
-    SortPartitionOperator,
 )
 from headrace.operators.record.interval_join import IntervalJoinOperator
 from headrace.operators.record.keys import KeyByOperator, KeyedValuesOperator

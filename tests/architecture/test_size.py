@@ -25,7 +25,7 @@ CEILINGS: Final = {
     "headrace": (3, 60),
     "metrics": (27, 2_225),
     "network": (87, 9_500),
-    "operators": (51, 5_890),
+    "operators": (51, 5_900),
     "rest": (81, 7_570),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
@@ -33,12 +33,12 @@ CEILINGS: Final = {
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
-    "task": (33, 4_200),
+    "task": (33, 4_220),
     "testing": (11, 1_575),
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (955, 94_570)
+WHEEL_CEILING: Final = (955, 94_610)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -21,6 +21,10 @@ from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.number_range_reader import BATCH_ROWS, NumberRangeReader, share_of
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
+from headrace.graph.pipeline_options import runs_in_batch
+
+_ROWS_IN_BATCH: Final = 65_536
+"""Rows of a batch of numbers in BATCH mode, where no checkpoint and no later record waits for its end."""
 
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_MS: Final = 1_000_000
@@ -258,9 +262,9 @@ class NumberSequenceSource(Source):
         return share_of(range(self._start, self._end + 1), subtask_index, parallelism)
 
     def create_reader(self, context: SubtaskContext) -> SourceReader:
-        return NumberSequenceReader(
-            self.share_of(context.subtask_index, context.parallelism), context
-        )
+        share = self.share_of(context.subtask_index, context.parallelism)
+        rows = _ROWS_IN_BATCH if runs_in_batch(context.settings) else BATCH_ROWS
+        return NumberSequenceReader(share, context, rows)
 
     def __repr__(self) -> str:
         return f"NumberSequenceSource({self._start}, {self._end})"

@@ -40,6 +40,8 @@ HELD_BYTES: Final = 64 << 20
 """Size of the rows that are held in memory before they are written to a file."""
 PIECE_ROWS: Final = 8_192
 """Limit of rows that become Python values, or are put in order, at once."""
+COLUMN_PIECE_ROWS: Final = 65_536
+"""The same for rows that stay in columns."""
 STATE_NAME: Final = "partition-rows"
 """Name of the state, in snapshots."""
 _ITEM_ROWS: Final = 65_536
@@ -134,12 +136,17 @@ class PartitionRows:
         """Return rows that are all of one partition."""
         return RowGroup([(self._records(block), 0, block.num_rows) for block in blocks])
 
-    def groups_by_key(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[RowGroup]:
-        """Yield the rows of each key, of rows in order of their hashes. Equal hashes may be of several keys."""
+    def groups_by_key(
+        self, blocks: Iterable[pa.RecordBatch], piece_rows: int = PIECE_ROWS
+    ) -> Iterator[RowGroup]:
+        """Yield the rows of each key, of rows in order of their hashes. Equal hashes may be of several keys.
+
+        `piece_rows`: limit of rows that are looked at together; no more than PIECE_ROWS if they become Python values.
+        """
         stretches: list[_Stretch] = []
         open_hash: int | None = None
         is_mixed = False
-        for block in blocks:
+        for block in _pieces(blocks, piece_rows):
             keys, records = block.column(KEY_COLUMN), self._records(block)
             hashes = block.column(KEY_HASH_COLUMN).to_numpy()
             begins = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
@@ -248,10 +255,12 @@ def in_hash_order(blocks: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in order of their keys' hashes, then of arrival."""
     hashes = [block.column(KEY_HASH_COLUMN).to_numpy() for block in blocks]
     if hashes:
-        yield from in_order(blocks, stable_order(np.concatenate(hashes)))
+        yield from ordered_pieces(blocks, stable_order(np.concatenate(hashes)))
 
 
-def in_order(blocks: Sequence[pa.RecordBatch], order: Indexes | Places) -> Iterator[pa.RecordBatch]:
+def ordered_pieces(
+    blocks: Sequence[pa.RecordBatch], order: Indexes | Places
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows at the places `order`, shape (num_rows,), in that order, a piece at a time."""
     # One `take` of many blocks would put all of them together again, for each piece.
     begins = np.cumsum([0, *(block.num_rows for block in blocks)])
@@ -287,6 +296,12 @@ def few_blocks(blocks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if small:
         found.append(pa.concat_batches(small))
     return found
+
+
+def _pieces(blocks: Iterable[pa.RecordBatch], piece_rows: int) -> Iterator[pa.RecordBatch]:
+    for block in blocks:
+        for start in range(0, block.num_rows, piece_rows):
+            yield block.slice(start, piece_rows)
 
 
 @dataclass(frozen=True)

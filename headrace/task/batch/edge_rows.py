@@ -14,7 +14,6 @@ from headrace.core.record_batch import (
     BatchType,
     RecordBatch,
     key_values_to_array,
-    stream_bytes,
 )
 from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
 from headrace.core.types.arrow_types import arrow_type_of, data_schema
@@ -22,6 +21,8 @@ from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, Typ
 
 _KEY: Final = "key"
 _ROW_KIND: Final = "kind"
+_ALIGNMENT: Final = 8
+"""Bytes. Streams are padded to it, so that usually all of those in one column begin at such an address."""
 _PICKLED: Final = PickledBytesTypeInfo()
 
 
@@ -97,15 +98,32 @@ class PackedRows:
     struct_type: Final = pa.binary()
 
 
-def packed(rows: pa.RecordBatch) -> bytes:
+def packed(rows: pa.RecordBatch) -> pa.Buffer:
     """Return rows in their wire form, with their schema."""
-    return stream_bytes(rows.schema, [rows])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return sink.getvalue()
 
 
-def unpacked(value: pa.Scalar) -> pa.RecordBatch:
-    """Inverse of `packed`, from a value of Spark's."""
-    # A copy, as memory of Arrow's in the middle of other values lies at any address.
-    with pa.ipc.open_stream(pa.py_buffer(value.as_py())) as stream:
+def packets(content: pa.Buffer, count: int) -> pa.Array:
+    """Return a column with a packet `count` times, shape (count,); once means without a copy."""
+    if count > 1:
+        return pa.array([content.to_pybytes()] * count, PackedRows.struct_type)
+    offsets = pa.py_buffer(np.array([0, content.size], np.int32))
+    return pa.Array.from_buffers(PackedRows.struct_type, 1, [None, offsets, content])
+
+
+def unpacked(column: pa.Array, index: int) -> pa.RecordBatch:
+    """Return the rows of one packet of a column, whose memory they keep. Inverse of `packets`."""
+    _, offsets, contents = column.buffers()
+    # Spark gives large offsets with `spark.sql.execution.arrow.useLargeVarTypes`.
+    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+    begin, end = np.frombuffer(offsets, width)[column.offset + index :][:2].tolist()
+    content = contents.slice(begin, end - begin)
+    if content.address % _ALIGNMENT:
+        content = pa.py_buffer(content.to_pybytes())
+    with pa.ipc.open_stream(content) as stream:
         return stream.read_next_batch()
 
 

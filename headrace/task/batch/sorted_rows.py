@@ -27,7 +27,7 @@ from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
 SORTED_RUN_BYTES: Final = 64 << 20
 _BLOCK_ROWS: Final = 16_384
 _SIGN_BIT: Final = np.uint32(1 << 31)
-Order = npt.NDArray[np.intp]
+RowOrder = npt.NDArray[np.intp]
 _LAST_COLUMNS: Final = (ROW_KIND_COLUMN, TIMESTAMP_COLUMN, KEY_COLUMN, KEY_HASH_COLUMN)
 
 
@@ -186,7 +186,7 @@ def _times(rows: pa.RecordBatch) -> Timestamps | None:
     return rows.column(TIMESTAMP_COLUMN).to_numpy()
 
 
-def _order(hashes: KeyHashes, times: Timestamps | None) -> Order:
+def _order(hashes: KeyHashes, times: Timestamps | None) -> RowOrder:
     """Return the places of rows in order of hash, then of time. Fast where they consist of a few sorted runs."""
     if times is None or _rises(times):
         return np.argsort(hashes, kind="stable")
@@ -197,7 +197,7 @@ def _rises(times: Timestamps) -> bool:
     return bool((times[1:] >= times[:-1]).all())
 
 
-def _order_of_any(hashes: KeyHashes, times: Timestamps | None) -> Order:
+def _order_of_any(hashes: KeyHashes, times: Timestamps | None) -> RowOrder:
     """Return the same as `_order`, fast where rows come in any order: a radix sort by halves of 16 bits.
 
     numpy sorts integers of 16 bits in linear time and larger ones by comparisons, which takes twice as long.

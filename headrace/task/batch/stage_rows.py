@@ -29,7 +29,7 @@ from headrace.network.batches.channel_selectors import (
     in_order,
     order_by_channel,
 )
-from headrace.task.batch.edge_rows import EdgeRows, PackedRows, packed
+from headrace.task.batch.edge_rows import EdgeRows, PackedRows, packed, packets
 
 REPORT: Final = -1
 SUBTASK_ROW: Final = -2
@@ -47,6 +47,8 @@ _ROWS_MAX: Final = 8_192
 _PACKED_ROWS_MAX: Final = 65_536
 _PACKED_BYTES_MAX: Final = 4 << 20
 """Approximate bytes that are packed at once, and that Spark gets in one batch."""
+_LARGE_BATCH_BYTES: Final = 1 << 20
+"""Average bytes from which on batches go to Spark as they are: to put them together is to copy them."""
 _NO_HASH: Final = 0
 EdgeForm = EdgeRows | PackedRows
 
@@ -137,9 +139,13 @@ class StageRows:
         is_enough = self._gathered_count >= _ROWS_MAX or self._gathered_bytes >= _PACKED_BYTES_MAX
         if not self._batches or not (is_end or is_enough):
             return
-        gathered = pa.concat_batches(self._batches)
-        self._batches.clear()
+        batches, self._batches = self._batches, []
+        is_large = self._gathered_bytes >= len(batches) * _LARGE_BATCH_BYTES
         self._gathered_count = self._gathered_bytes = 0
+        if is_large:
+            yield from batches
+            return
+        gathered = pa.concat_batches(batches)
         for start in range(0, gathered.num_rows, _ROWS_MAX):
             yield gathered.slice(start, _ROWS_MAX)
 
@@ -176,13 +182,13 @@ class StageRows:
             EDGE: pa.array([edge] * count, pa.int32()),
             RECEIVER: pa.array(receivers, pa.int32()),
             PLACE: pa.array(range(self._place, self._place + count), pa.int64()),
-            row_column(edge): pa.array([content] * count, pa.binary()),
+            row_column(edge): packets(content, count),
         }
         if is_keyed:
             columns[HASH] = pa.array([_NO_HASH] * count, pa.int32())
         self._place += count
         self.record_count += count * rows.num_rows
-        self._gathered_bytes += count * len(content)
+        self._gathered_bytes += count * content.size
         self._append(count, columns)
 
     def _append(self, count: int, columns: dict[str, pa.Array]) -> None:

@@ -63,6 +63,8 @@ COMMIT_ID: Final = 1
 _WAIT_MAX_MS: Final = 100.0
 _KEYED_ROWS_MAX: Final = 8_192
 """Rows of one batch of a keyed input: of so many the keys' state is held at a time."""
+_COLUMNS_MAX: Final = 65_536
+"""Rows of such a batch where the operator keeps them in columns."""
 _LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 
 
@@ -387,7 +389,7 @@ class StageTask:
             for index, input_number in enumerate(arrow.column(EDGE).to_pylist()):
                 if input_number == SUBTASK_ROW:
                     continue
-                rows = unpacked(arrow.column(row_column(input_number))[index])
+                rows = unpacked(arrow.column(row_column(input_number)), index)
                 self._records_in += rows.num_rows
                 if KEY_HASH_COLUMN in rows.schema.names:
                     self._sorted.add(input_number, rows)
@@ -396,9 +398,10 @@ class StageTask:
             yield
         open_hash: int | None = None
         head, output = chain.head, chain.head_output
+        rows_max = _KEYED_ROWS_MAX if head.is_per_record else _COLUMNS_MAX
         for ordered in self._sorted.ordered():
-            for start in range(0, ordered.num_rows, _KEYED_ROWS_MAX):
-                end = min(start + _KEYED_ROWS_MAX, ordered.num_rows)
+            for start in range(0, ordered.num_rows, rows_max):
+                end = min(start + rows_max, ordered.num_rows)
                 hashes = ordered.hashes[start:end]
                 last = int(hashes[-1])
                 begin_of_last = start + int(np.searchsorted(hashes, last))

@@ -83,6 +83,13 @@ def test_too_few_turns_give_no_multiple() -> None:
     assert "`applyInPandas` on keyed functions: missed, with 0.99" in page
 
 
+def test_equal_work_decides_where_it_was_measured() -> None:
+    line = shape(50)
+    line["figures"]["batch_pandas_records_per_second"] = 120.0
+    page = write_page([], [line], [], [])
+    assert "`applyInPandas` on keyed functions: reached, with 1.20" in page
+
+
 def test_the_memory_of_many_keys_is_told_beside_that_of_a_dict() -> None:
     assert write_page([], [], [], []).count("Nothing was measured yet.") == 3
     sizes = {"worker_bytes_max": 400 << 20, "jvm_bytes_max": 1 << 30, "swapped_bytes_max": 0}

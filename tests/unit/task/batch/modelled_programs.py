@@ -429,9 +429,7 @@ CASES: Final[dict[str, Case]] = {
             .full_window_partition()
             .map_partition(lambda events: [sorted(events)], RESULT)
         ),
-        lambda first, _: [
-            sorted(event for event in first if event[0] == key) for key in {key for key, _ in first}
-        ],
+        lambda first, _: [sorted(one for one in first if one[0] == key) for key in dict(first)],
     ),
     "tables of keys": Case(
         lambda first, _: (
@@ -451,8 +449,7 @@ CASES: Final[dict[str, Case]] = {
             .map_partition(as_stretches, RESULT)
         ),
         lambda first, _: [
-            sorted((event for event in first if event[0] == key), reverse=True)
-            for key in {key for key, _ in first}
+            sorted((one for one in first if one[0] == key), reverse=True) for key in dict(first)
         ],
     ),
     "full partitions, folded": Case(

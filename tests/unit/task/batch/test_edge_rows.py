@@ -14,14 +14,14 @@ from headrace.common import Row, RowKind, Types
 from headrace.core.key_hash import hash_keys
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import TypeInformation
-from headrace.task.batch.edge_rows import EdgeRows, PackedRows, packed, unpacked
+from headrace.task.batch.edge_rows import EdgeRows, packed, packets, unpacked
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 
 
 def carried(batch: RecordBatch) -> RecordBatch:
-    value = pa.scalar(packed(batch.to_arrow()), PackedRows.struct_type)
-    return RecordBatch.from_arrow(batch.batch_type, unpacked(value))
+    column = packets(packed(batch.to_arrow()), 1)
+    return RecordBatch.from_arrow(batch.batch_type, unpacked(column, 0))
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,14 @@ def test_other_records_are_pickled_for_spark(key_type: TypeInformation) -> None:
     (struct,) = EdgeRows(batch_type).encode(keyed).to_pylist()
     assert pickle.loads(struct["c0"]) == time(1, 2, 3)
     assert struct["key"] == (1 if key_type == Types.LONG() else pickle.dumps(1, -1))
+
+
+def test_packets_that_begin_at_any_address_are_copied() -> None:
+    rows = pa.record_batch({"n": [1, 2, 3]})
+    column = pa.array([b"x", packed(rows).to_pybytes()])
+    for sliced, index in ((column, 1), (column.slice(1), 0), (column.cast(pa.large_binary()), 1)):
+        made = unpacked(sliced, index)
+        assert made.equals(rows)
+        assert made.column(0).buffers()[1].address % 8 == 0
+    twice = packets(packed(rows), 2)
+    assert [unpacked(twice, index).equals(rows) for index in range(2)] == [True, True]

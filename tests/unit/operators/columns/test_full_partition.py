@@ -408,5 +408,5 @@ def test_a_fold_of_another_type_than_its_state_is_the_functions_error() -> None:
 def test_an_order_of_places_reaches_into_several_blocks() -> None:
     blocks = [pa.record_batch({"n": list(range(start, start + 3))}) for start in (0, 3, 6)]
     order = np.array([8, 0, 4, 4, 1, 7])
-    made = [block.column("n").to_pylist() for block in partition_rows.in_order(blocks, order)]
+    made = [block.column("n").to_pylist() for block in partition_rows.ordered_pieces(blocks, order)]
     assert made == [[8, 0, 4, 4, 1, 7]]

@@ -5,7 +5,7 @@ PartitionReduceOperator, PartitionAggregateOperator.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any, Final
 
@@ -30,11 +30,13 @@ from headrace.functions.specs.operator_specs import FunctionSpec
 from headrace.functions.state import ListStateDescriptor
 from headrace.operators.columns.batch_functions import fit_columns
 from headrace.operators.columns.partition_rows import (
+    COLUMN_PIECE_ROWS,
+    PIECE_ROWS,
     PartitionRows,
     RowGroup,
     few_blocks,
     in_hash_order,
-    in_order,
+    ordered_pieces,
 )
 from headrace.operators.runtime.emission import EMIT_ROWS_MAX, ResultCollector
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
@@ -75,6 +77,7 @@ class FullPartitionOperator(EndOfInputOperator):
     """Base: holds rows in columns, and calls `_process` with each partition or key."""
 
     is_per_record = False
+    _piece_rows = PIECE_ROWS
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -91,14 +94,17 @@ class FullPartitionOperator(EndOfInputOperator):
     def end_keys(self, output: Output) -> None:
         """Give the keys so far to the function: BATCH mode has brought their rows in order of hashes."""
         if self._is_keyed:
-            self._process_all(self._rows.groups_by_key(self._rows.take()), output)
+            self._process_keys(self._rows.take(), output)
 
     def _emit_results(self, output: Output) -> None:
         blocks = few_blocks(self._rows.take())
         if self._is_keyed:
-            self._process_all(self._rows.groups_by_key(in_hash_order(blocks)), output)
+            self._process_keys(in_hash_order(blocks), output)
         elif blocks:
             self._process_all(iter([self._rows.group(blocks)]), output)
+
+    def _process_keys(self, blocks: Iterable[pa.RecordBatch], output: Output) -> None:
+        self._process_all(self._rows.groups_by_key(blocks, self._piece_rows), output)
 
     def _process_all(self, groups: Iterator[RowGroup], output: Output) -> None:
         try:
@@ -122,6 +128,8 @@ class MapPartitionOperator(FullPartitionOperator):
     def __init__(self, spec: MapPartitionSpec) -> None:
         super().__init__(spec)
         self._form = spec.form
+        if spec.form is not PartitionForm.RECORDS:
+            self._piece_rows = COLUMN_PIECE_ROWS
         self._call = method_of(spec.function, "map_partition")
 
     def open(self, context: OperatorContext) -> None:
@@ -142,7 +150,7 @@ class MapPartitionOperator(FullPartitionOperator):
         if self._form is PartitionForm.ARROW:
             made = self._of_arrow(self._call(table))
         else:
-            made = self._of_pandas(self._call(table.to_pandas()))
+            made = self._of_pandas(self._call(table.to_pandas(use_threads=False)))
         self._made += made
         self._made_count += sum(one.num_rows for one in made)
         if self._made_count >= EMIT_ROWS_MAX:
@@ -198,6 +206,8 @@ class SortPartitionOperator(FullPartitionOperator):
         self._column = spec.column
         self._is_descending = spec.is_descending
         self._key_of = method_of(spec.selector, "get_key")
+        if spec.selector is None:
+            self._piece_rows = COLUMN_PIECE_ROWS
 
     def _process(self, group: RowGroup, output: Output) -> None:
         blocks = group.blocks()
@@ -213,7 +223,7 @@ class SortPartitionOperator(FullPartitionOperator):
                 "sort_indices", [pa.table([column], names=["by"])], options
             )
             order = by_column.to_numpy().astype(np.int64)
-        for piece in in_order(few_blocks(blocks), order):
+        for piece in ordered_pieces(few_blocks(blocks), order):
             output.check_interrupted()
             output.emit(RecordBatch.of_columns(self.context.types.output, piece))
 
