@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (49, 5_500),
-    "rest": (81, 7_555),
+    "rest": (81, 7_605),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (52, 6_010),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (947, 93_255)
+WHEEL_CEILING: Final = (947, 93_305)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -39,6 +39,7 @@ ANSWERS: Final[dict[str, Answer]] = {
     f"GET {_JOB}/accumulators": answers.job_accumulators,
     f"GET {_JOB}/metrics": answers.job_metrics,
     f"GET {_JOB}/metrics-history": answers.metrics_history,
+    f"GET {_JOB}/watermarks": answers.job_watermarks,
     f"GET {_JOB}/checkpoints": answers.checkpoints,
     f"GET {_JOB}/checkpoints/config": answers.checkpoint_config,
     f"GET {_JOB}/checkpoints/details/{{checkpointid}}": answers.checkpoint_details,
