@@ -1,24 +1,18 @@
 """Every answer has the fields of Flink's REST API, no more and no less, and every error its status and text."""
 
-import asyncio
 import platform
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from headrace.core.clock import SystemClock
-from headrace.core.ids import JobId
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.lock_watcher import HeldLock
-from headrace.rest.handlers.vertices import job_watermarks
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.routes import ROUTES
-from tests.unit.rest import sample_cluster
 from tests.unit.rest.sample_cluster import (
     COUNTER,
     FAILED_JOB,
@@ -297,33 +291,6 @@ def test_the_event_time_of_all_running_subtasks_is_one_answer(cluster: ServedClu
     }
     ended = cluster.get(f"/jobs/{FAILED_JOB.hex()}/watermarks").json
     assert ended["subtasks"] == []
-
-
-def test_sources_tell_when_they_read_last_and_splits_how_far_they_are() -> None:
-    source = "Source: a.b"
-    metrics = {
-        "currentOutputWatermark": 4.0,
-        f"{source}.sourceIdleTime": 7.0,
-        f"{source}.numRecordsOut": 3.0,
-        "Map.numRecordsOut": 9.0,
-        f"{source}.split.first.one.watermark.currentWatermark": 5.0,
-        f"{source}.split.first.one.watermark.idleTimeMsPerSecond": 0.0,
-        f"{source}.split.second.watermark.idleTimeMsPerSecond": 0.0,
-    }
-    vertex = sample_cluster.vertex(SOURCE, source)
-    subtask = structs.replace(vertex.subtasks[0], metrics=metrics)
-    details = SimpleNamespace(vertices=[structs.replace(vertex, subtasks=(subtask,))])
-
-    async def known(_: JobId) -> SimpleNamespace:
-        return details
-
-    view: Any = SimpleNamespace(details=known, clock=SystemClock())
-    (found,) = asyncio.run(job_watermarks(view, RUNNING_JOB)).subtasks
-    assert (found.output_watermark, found.idle_time, found.records_read) == (4, 7, 3)
-    assert [(split.id, split.watermark) for split in found.splits] == [
-        ("first.one", 5),
-        ("second", None),
-    ]
 
 
 def test_accumulators_are_listed_for_a_vertex_its_subtasks_and_an_attempt(
