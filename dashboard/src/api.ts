@@ -18,6 +18,7 @@ import type {
   JobConfiguration,
   JobDetails,
   JobExceptions,
+  JobWatermarks,
   KeyValue,
   LogFile,
   MetricsHistory,
@@ -58,6 +59,7 @@ export const ROUTES = {
   jobAccumulators: "GET /jobs/{jobid}/accumulators",
   jobMetrics: "GET /jobs/{jobid}/metrics",
   metricsHistory: "GET /jobs/{jobid}/metrics-history",
+  jobWatermarks: "GET /jobs/{jobid}/watermarks",
   checkpoints: "GET /jobs/{jobid}/checkpoints",
   checkpointConfig: "GET /jobs/{jobid}/checkpoints/config",
   checkpointDetails: "GET /jobs/{jobid}/checkpoints/details/{checkpointid}",
@@ -288,6 +290,9 @@ export const jobAccumulators = (jobid: string, signal?: AbortSignal): Promise<Jo
 
 export const jobMetrics = (jobid: string, names?: readonly string[], signal?: AbortSignal): Promise<MetricValue[]> =>
   json(ROUTES.jobMetrics, { values: { jobid }, query: { get: names?.join(",") }, signal });
+
+export const jobWatermarks = (jobid: string, signal?: AbortSignal): Promise<JobWatermarks> =>
+  json(ROUTES.jobWatermarks, { values: { jobid }, signal });
 
 export const metricsHistory = (jobid: string, signal?: AbortSignal): Promise<MetricsHistory> =>
   json(ROUTES.metricsHistory, { values: { jobid }, signal });

@@ -239,6 +239,24 @@ export interface AggregatedMetric {
 }
 
 /** Points of one vertex, one for each timestamp; null where nothing was known. */
+/** Event time of a running subtask; watermarks are null before the first. Of sources: milliseconds and records. */
+export interface SubtaskEventTime {
+  vertex: string;
+  subtask: number;
+  "start-time": number;
+  "input-watermark": number | null;
+  "output-watermark": number | null;
+  "idle-time": number | null;
+  "records-read": number | null;
+  splits: readonly { id: string; watermark: number | null }[];
+}
+
+export interface JobWatermarks {
+  jid: string;
+  now: number;
+  subtasks: readonly SubtaskEventTime[];
+}
+
 export interface VertexMetricsHistory {
   id: string;
   name: string;
@@ -424,7 +442,7 @@ export interface TaskManager {
 }
 
 export interface TaskManagerDetails extends TaskManager {
-  allocatedSlots: { jobId: string; resource: Resource; assignedTasks?: unknown }[];
+  allocatedSlots: { jobId: string; resource: Resource; assignedTasks: number }[];
   metrics: {
     heapUsed: number;
     heapCommitted: number;

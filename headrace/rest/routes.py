@@ -197,6 +197,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     _page(f"{_JOB}/exceptions", jobs.job_exceptions, job_models.JobExceptions, of_job=True),
     _page(f"{_JOB}/accumulators", jobs.job_accumulators, job_models.JobAccumulators, of_job=True),
     _page(f"{_JOB}/metrics", metrics.metrics_of_job, METRIC_LIST),
+    _page(f"{_JOB}/watermarks", vertices.job_watermarks, vertex_models.JobWatermarks),
     _page(
         f"{_JOB}/metrics-history",
         metrics.job_metrics_history,

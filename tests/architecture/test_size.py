@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (51, 5_900),
-    "rest": (81, 7_570),
+    "rest": (81, 7_630),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (53, 6_360),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (955, 94_610)
+WHEEL_CEILING: Final = (955, 94_670)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -21,6 +21,7 @@ from tests.dashboard import golden_answers as answers
 from tests.dashboard import golden_processes as processes
 from tests.dashboard import golden_state as state
 from tests.dashboard.golden_answers import Answer, NotFoundError
+from tests.dashboard.golden_event_time import job_watermarks
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DASHBOARD: Final = ROOT / "headrace" / "rest" / "dashboard"
@@ -39,6 +40,7 @@ ANSWERS: Final[dict[str, Answer]] = {
     f"GET {_JOB}/accumulators": answers.job_accumulators,
     f"GET {_JOB}/metrics": answers.job_metrics,
     f"GET {_JOB}/metrics-history": answers.metrics_history,
+    f"GET {_JOB}/watermarks": job_watermarks,
     f"GET {_JOB}/checkpoints": answers.checkpoints,
     f"GET {_JOB}/checkpoints/config": answers.checkpoint_config,
     f"GET {_JOB}/checkpoints/details/{{checkpointid}}": answers.checkpoint_details,

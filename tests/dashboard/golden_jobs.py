@@ -184,7 +184,7 @@ FAILING: Final = GoldenJob(
             "exceptionName": "ValueError",
             "stacktrace": TRACEBACK,
             "timestamp": NOW - 7_000,
-            "failureLabels": {"domain": "USER"},
+            "failureLabels": {},
             "taskName": "Source: payments -> Map: parse (2/2) - execution #3",
             "endpoint": "10.0.0.12:40123",
             "taskManagerId": TASK_MANAGERS[1],

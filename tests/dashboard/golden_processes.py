@@ -61,7 +61,7 @@ def _task_manager(manager: str) -> dict[str, Any]:
             "taskOffHeap": 0,
             "networkMemory": 128 * _MIB,
             "managedMemory": 512 * _MIB,
-            "jvmMetaspace": 96 * _MIB,
+            "jvmMetaspace": 0,
             "jvmOverhead": 192 * _MIB,
             "totalFlinkMemory": 1_920 * _MIB,
             "totalProcessMemory": 2_208 * _MIB,

@@ -2,11 +2,14 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.spark.processes import new_mark
 from tests.spark.programs import Program, headrace_run
+from tests.spark.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -103,12 +106,25 @@ except Exception:
 """
 
 
+@pytest.fixture(params=["local[4]", "local-cluster[2,2,1024]", "standalone"])
+def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """The options of a master; executors of a standalone one write their standard error to files of Spark's."""
+    if request.param != "standalone":
+        yield "--master", request.param
+        return
+    cluster = StandaloneCluster(tmp_path / "cluster", new_mark(), cores_per_worker=3)
+    try:
+        yield cluster.options
+    finally:
+        cluster.end()
+
+
 def test_prints_and_logs_land_in_files_of_their_process_and_at_the_client(
-    tmp_path: Path, started: list[Program]
+    tmp_path: Path, started: list[Program], master: tuple[str, ...]
 ) -> None:
     logs = tmp_path / "logs"
     options = ("-D", f"env.log.dir={logs}", "-D", "headrace.log.format=json")
-    program = headrace_run(tmp_path, PRINTING, "--master", "local[4]", *options, arguments=("2",))
+    program = headrace_run(tmp_path, PRINTING, *master, *options, arguments=("2",))
     started.append(program)
     assert program.wait() == 0, program.report()
     (folder,) = logs.iterdir()

@@ -15,7 +15,7 @@ function facts(more: Partial<SilenceFacts> = {}): SilenceFacts {
 
 /** A subtask as real answers tell of it: a watermark that there is none of yet is not among its metrics. */
 function aSource(subtask: number, more: Partial<SubtaskWatermarks>): SubtaskWatermarks {
-  const none = { inputWatermark: null, outputWatermark: null, begun: 400_000, idleMs: null, splits: [] };
+  const none = { inputWatermark: null, outputWatermark: null, begun: 400_000, idleMs: null, hasRead: true, splits: [] };
   return { vertexId: "source", subtask, ...none, ...more };
 }
 

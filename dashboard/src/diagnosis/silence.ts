@@ -17,8 +17,10 @@ export interface SubtaskWatermarks {
   outputWatermark: number | null;
   /** When it began to run; null where nobody asked. */
   begun: number | null;
-  /** Milliseconds since a source's subtask emitted the last record. */
+  /** Milliseconds since a source's subtask emitted the last record, or began. */
   idleMs: number | null;
+  /** Whether it has read a record; true of what is no source. */
+  hasRead: boolean;
   splits: readonly { id: string; watermark: number | null }[];
 }
 

@@ -1,44 +1,21 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import type { Job } from "../types";
-import { ASKED_MAX, checkpointFacts, loadLive, subtaskWatermarks, vertexFacts, withoutWatermark, wholeLife } from "./jobFacts";
+import { ASKED_MAX, checkpointFacts, loadLive, subtaskWatermarks, vertexFacts, wholeLife } from "./jobFacts";
 import { VertexRates } from "./VertexRates";
 
 describe("subtaskWatermarks", () => {
-  it("puts watermarks, idle time and splits together by running subtask, in order", () => {
-    // A task without a watermark has no metric of one, as Gauge.snapshot leaves out what is not known yet.
-    const begun = new Map([[1, 70], [0, 60]]);
-    const found = subtaskWatermarks("v", begun, [
-      { id: "1.currentOutputWatermark", value: "400" },
-      { id: "1.currentInputWatermark", value: "450" },
-      { id: "0.Source__orders.sourceIdleTime", value: "61000" },
-      { id: "1.Source__orders.split.orders-3.watermark.currentWatermark", value: "500" },
-      { id: "2.currentOutputWatermark", value: "9223372036854775807" },
+  it("tells sources that have read nothing from those that wait for the next record", () => {
+    const nothing = { "input-watermark": null, "output-watermark": null, splits: [] };
+    const found = subtaskWatermarks([
+      { vertex: "v", subtask: 0, "start-time": 60, ...nothing, "idle-time": 61_000, "records-read": 0 },
+      { vertex: "v", subtask: 1, "start-time": 70, ...nothing, "idle-time": 61_000, "records-read": 7 },
+      { vertex: "w", subtask: 0, "start-time": -1, ...nothing, "input-watermark": 450, "idle-time": null, "records-read": null },
     ]);
-    const none = { inputWatermark: null, outputWatermark: null, splits: [] };
-    expect(found).toEqual([
-      { vertexId: "v", subtask: 0, begun: 60, ...none, idleMs: 61000 },
-      { vertexId: "v", subtask: 1, begun: 70, inputWatermark: 450, outputWatermark: 400, idleMs: null, splits: [{ id: "orders-3", watermark: 500 }] },
-    ]);
-  });
-});
-
-describe("withoutWatermark", () => {
-  it("finds the splits that have metrics and no watermark, as SplitMetrics leaves it out", () => {
-    const ids = [
-      "0.Source__orders.split.orders-3.watermark.currentWatermark",
-      "0.Source__orders.split.orders-3.watermark.idleTimeMsPerSecond",
-      "0.Source__orders.split.orders-7.watermark.accumulatedIdleTimeMs",
-      "0.Source__orders.split.orders-7.watermark.idleTimeMsPerSecond",
-      "1.Source__orders.split.orders-3.watermark.idleTimeMsPerSecond",
-      "0.numRecordsOut",
-    ];
-    const found = withoutWatermark(ids);
-    expect(found).toEqual([{ subtask: 0, id: "orders-7" }, { subtask: 1, id: "orders-3" }]);
-    const values = [{ id: "0.Source__orders.split.orders-3.watermark.currentWatermark", value: "5" }];
-    expect(subtaskWatermarks("v", new Map([[0, 1]]), values, found)[0]?.splits).toEqual([
-      { id: "orders-3", watermark: 5 },
-      { id: "orders-7", watermark: null },
+    expect(found.map((each) => [each.vertexId, each.begun, each.inputWatermark, each.idleMs, each.hasRead])).toEqual([
+      ["v", 60, null, 61_000, false],
+      ["v", 70, null, 61_000, true],
+      ["w", null, 450, null, true],
     ]);
   });
 });

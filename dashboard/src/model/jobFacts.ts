@@ -10,7 +10,7 @@ import {
   type IOMetrics,
   type Job,
   type JobVertex,
-  type MetricValue,
+  type SubtaskEventTime,
 } from "../types";
 import { number } from "./format";
 import { inTurns } from "./Poller";
@@ -228,106 +228,18 @@ export async function loadSamples(
     : { vertexId, subtask: subtask ?? null, onCpu: onCpu.data.value, offCpu: offCpu.data.value };
 }
 
-const TASK_METRIC = /^(\d+)\.(currentInputWatermark|currentOutputWatermark)$/;
-const IDLE_METRIC = /^(\d+)\.(?:.*\.)?sourceIdleTime$/;
-const SPLIT_METRIC = /^(\d+)\.(?:.*\.)?split\.(.+)\.watermark\.currentWatermark$/;
-/** Any metric of a split: that of its watermark is absent before the first one, the others are there. */
-const SPLIT_NAME = /^(\d+)\.(?:.*\.)?split\.(.+)\.watermark\.[^.]+$/;
-/** Metrics of a vertex that are read in one round. */
-const WATERMARK_METRICS_MAX = 400;
-
-/**
- * What running subtasks tell of their watermarks, and sources of their splits: any vertex may assign watermarks.
- *
- * A task's metrics of watermarks are absent before the first one, so that each running subtask has an entry.
- */
-export async function loadWatermarks(
-  job: Job,
-  vertices: readonly VertexFacts[],
-  signal: AbortSignal,
-): Promise<SubtaskWatermarks[]> {
-  const running = vertices.filter((vertex) => (vertex.tasks.RUNNING ?? 0) > 0).slice(0, DETAILED_MAX);
-  const found = await inTurns(running, PARALLEL, async (vertex) => {
-    const all = await api.vertexMetrics(job.jid, vertex.id, undefined, signal);
-    const ids = all.map((metric) => metric.id);
-    const names = [
-      ...ids.filter((id) => TASK_METRIC.test(id)),
-      ...ids.filter((id) => vertex.inputs.length === 0 && (IDLE_METRIC.test(id) || SPLIT_METRIC.test(id))),
-    ];
-    const values: MetricValue[] = [];
-    for (const part of chunks(names.slice(0, WATERMARK_METRICS_MAX), 50)) {
-      values.push(...(await api.vertexMetrics(job.jid, vertex.id, part, signal)));
-    }
-    // What is left out of a very wide vertex is not taken for a watermark that is missing.
-    const unasked = new Set(
-      names.slice(WATERMARK_METRICS_MAX).filter((id) => TASK_METRIC.test(id)).map((id) => Number.parseInt(id, 10)),
-    );
-    const details = await api.vertex(job.jid, vertex.id, signal);
-    const begun = new Map(
-      details.subtasks
-        .filter((attempt) => attempt.status === "RUNNING" && !unasked.has(attempt.subtask))
-        .map((attempt) => [attempt.subtask, attempt["start-time"]]),
-    );
-    return subtaskWatermarks(vertex.id, begun, values, vertex.inputs.length === 0 ? withoutWatermark(ids) : []);
-  });
-  return found.flat();
-}
-
-/** The splits, by subtask, that have metrics but none of a watermark. */
-export function withoutWatermark(ids: readonly string[]): { subtask: number; id: string }[] {
-  const known = new Set(ids.filter((id) => SPLIT_METRIC.test(id)).map((id) => splitOf(id)?.key));
-  const found = new Map<string, { subtask: number; id: string }>();
-  for (const id of ids) {
-    const split = splitOf(id);
-    if (split !== null && !known.has(split.key)) {
-      found.set(split.key, { subtask: split.subtask, id: split.id });
-    }
-  }
-  return [...found.values()];
-}
-
-function splitOf(metric: string): { key: string; subtask: number; id: string } | null {
-  const found = SPLIT_NAME.exec(metric);
-  const [subtask, id] = [found?.[1] ?? "0", found?.[2] ?? ""];
-  return found === null ? null : { key: `${subtask}.${id}`, subtask: Number(subtask), id };
-}
-
-/** Puts a vertex's metrics together by subtask; `begun` has when each running one started. */
-export function subtaskWatermarks(
-  vertexId: string,
-  begun: ReadonlyMap<number, number>,
-  values: readonly MetricValue[],
-  silentSplits: readonly { subtask: number; id: string }[] = [],
-): SubtaskWatermarks[] {
-  const found = new Map(
-    [...begun].map(([subtask, at]) => {
-      const splits: { id: string; watermark: number | null }[] = [];
-      const nothing = { inputWatermark: null as number | null, outputWatermark: null as number | null, idleMs: null as number | null };
-      return [subtask, { vertexId, subtask, begun: at > 0 ? at : null, ...nothing, splits }];
-    }),
-  );
-  for (const { id, value } of values) {
-    const entry = found.get(Number.parseInt(id, 10));
-    const parsed = number(value);
-    if (entry === undefined) {
-      continue;
-    }
-    const split = SPLIT_METRIC.exec(id);
-    const own = TASK_METRIC.exec(id);
-    if (split !== null) {
-      entry.splits.push({ id: split[2] ?? "", watermark: parsed });
-    } else if (IDLE_METRIC.test(id)) {
-      entry.idleMs = parsed;
-    } else if (own?.[2] === "currentInputWatermark") {
-      entry.inputWatermark = parsed;
-    } else if (own !== null) {
-      entry.outputWatermark = parsed;
-    }
-  }
-  for (const { subtask, id } of silentSplits) {
-    found.get(subtask)?.splits.push({ id, watermark: null });
-  }
-  return [...found.values()].sort((a, b) => a.subtask - b.subtask);
+/** What running subtasks tell of their watermarks, and sources of their splits: any vertex may assign watermarks. */
+export function subtaskWatermarks(subtasks: readonly SubtaskEventTime[]): SubtaskWatermarks[] {
+  return subtasks.map((each) => ({
+    vertexId: each.vertex,
+    subtask: each.subtask,
+    inputWatermark: each["input-watermark"],
+    outputWatermark: each["output-watermark"],
+    begun: each["start-time"] > 0 ? each["start-time"] : null,
+    idleMs: each["idle-time"],
+    hasRead: each["records-read"] !== 0,
+    splits: each.splits,
+  }));
 }
 
 export function checkpointFacts(statistics: CheckpointingStatistics | null, intervalMs: number | null): CheckpointFacts | null {
@@ -342,12 +254,4 @@ export function checkpointFacts(statistics: CheckpointingStatistics | null, inte
     lastCompletedAt: completed === null ? null : completed.latest_ack_timestamp,
     lastFailure: statistics.latest.failed?.failure_message ?? null,
   };
-}
-
-function chunks<T>(items: readonly T[], size: number): T[][] {
-  const found: T[][] = [];
-  for (let begin = 0; begin < items.length; begin += size) {
-    found.push(items.slice(begin, begin + size));
-  }
-  return found;
 }

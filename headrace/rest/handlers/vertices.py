@@ -1,5 +1,6 @@
 """Handlers of vertices and subtasks: attempts, times, TaskManagers, back pressure, watermarks, accumulators."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -34,6 +35,10 @@ from headrace.rest.models.cluster import MetricValue
 _LOW: Final = 0.10
 _HIGH: Final = 0.5
 _NO_WATERMARK: Final = -(1 << 63)
+_IDLE_TIME: Final = f".{names.SOURCE_IDLE_TIME.name}"
+_SPLIT: Final = ".split."
+_SPLIT_METRIC: Final = re.compile(r"(.+\.split\..+)\.watermark\.[^.]+")
+"""Any metric of a split: that of its watermark is absent before the first one, and others are there."""
 
 
 async def vertex_details(
@@ -158,6 +163,50 @@ async def watermarks(
         )
         for each in found.subtasks
     ]
+
+
+async def job_watermarks(cluster: ClusterParameter, job: JobParameter) -> models.JobWatermarks:
+    """Show the event time of each running subtask of a job, and of the splits that it reads."""
+    found = await cluster.details(job)
+    return models.JobWatermarks(
+        jid=job.hex(),
+        now=cluster.clock.now_ms(),
+        subtasks=[
+            _event_time(vertex.vertex_id, each)
+            for vertex in found.vertices
+            for each in vertex.subtasks
+            if each.state is ExecutionState.RUNNING
+        ],
+    )
+
+
+def _event_time(vertex_id: JobVertexId, subtask: SubtaskDetails) -> models.SubtaskWatermarks:
+    metrics = subtask.metrics
+
+    def whole(name: str) -> int | None:
+        value = metrics.get(name)
+        return None if value is None else int(value)
+
+    # A source is the first operator of its task; names of its metrics begin with its own.
+    idle = next((name for name in metrics if name.endswith(_IDLE_TIME)), None)
+    source = None if idle is None else idle.removesuffix(_IDLE_TIME)
+    splits = dict.fromkeys(found[1] for name in metrics if (found := _SPLIT_METRIC.fullmatch(name)))
+    return models.SubtaskWatermarks(
+        vertex=vertex_id.hex(),
+        subtask=subtask.subtask_index,
+        start_time=start_ms(subtask),
+        input_watermark=whole(names.CURRENT_INPUT_WATERMARK.name),
+        output_watermark=whole(names.CURRENT_OUTPUT_WATERMARK.name),
+        idle_time=None if idle is None else whole(idle),
+        records_read=None if source is None else whole(f"{source}.{names.NUM_RECORDS_OUT.name}"),
+        splits=[
+            models.SplitWatermark(
+                id=split.rpartition(_SPLIT)[2],
+                watermark=whole(f"{split}.watermark.{names.SPLIT_CURRENT_WATERMARK.name}"),
+            )
+            for split in splits
+        ],
+    )
 
 
 async def vertex_accumulators(

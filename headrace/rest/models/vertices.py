@@ -166,6 +166,37 @@ class AttemptAccumulators(KebabModel):
     user_accumulators: list[dict[str, str]]
 
 
+class SplitWatermark(KebabModel):
+    """Event time of a split, null before its first watermark."""
+
+    id: str
+    watermark: Milliseconds | None
+
+
+class SubtaskWatermarks(KebabModel):
+    """Event time of a running subtask; watermarks are null before the first.
+
+    Of sources: `idle_time`, since the last record or the start, and `records_read`; null of others.
+    """
+
+    vertex: str
+    subtask: int
+    start_time: Milliseconds
+    input_watermark: Milliseconds | None
+    output_watermark: Milliseconds | None
+    idle_time: int | None
+    records_read: int | None
+    splits: list[SplitWatermark]
+
+
+class JobWatermarks(KebabModel):
+    """Event time of all running subtasks of a job."""
+
+    jid: str
+    now: Milliseconds
+    subtasks: list[SubtaskWatermarks]
+
+
 class VertexMetricsHistory(KebabModel):
     """Points of one vertex, one for each timestamp; null where nothing was known.
 

@@ -273,6 +273,26 @@ def test_watermarks_are_listed_by_subtask_and_sources_have_none(cluster: ServedC
     assert cluster.get(f"{JOB}/vertices/{SOURCE.hex()}/watermarks").json == []
 
 
+def test_the_event_time_of_all_running_subtasks_is_one_answer(cluster: ServedCluster) -> None:
+    found = cluster.get(f"{JOB}/watermarks").json
+    fields(found, "jid", "now", "subtasks")
+    assert [(each["vertex"], each["subtask"]) for each in found["subtasks"]] == [
+        (vertex.hex(), index) for vertex in (SOURCE, COUNTER) for index in (0, 1)
+    ]
+    assert found["subtasks"][3] == {
+        "vertex": COUNTER.hex(),
+        "subtask": 1,
+        "start-time": START_MS + 20,
+        "input-watermark": START_MS + 5000,
+        "output-watermark": None,
+        "idle-time": None,
+        "records-read": None,
+        "splits": [],
+    }
+    ended = cluster.get(f"/jobs/{FAILED_JOB.hex()}/watermarks").json
+    assert ended["subtasks"] == []
+
+
 def test_accumulators_are_listed_for_a_vertex_its_subtasks_and_an_attempt(
     cluster: ServedCluster,
 ) -> None:

@@ -46,7 +46,7 @@ OWN = """
 POST /session /jobs/*/state/edits
 DELETE /session
 PUT /jobs/*/blobs/*
-GET /jobs/*/metrics-history /jobs/*/state /jobs/*/state/operators/* /jobs/*/state/operators/*/rows
+GET /jobs/*/metrics-history /jobs/*/watermarks /jobs/*/state /jobs/*/state/operators/* /jobs/*/state/operators/*/rows
 GET /jobs/*/state/edits/*
 """
 JOB = f"/jobs/{RUNNING_JOB.hex()}"

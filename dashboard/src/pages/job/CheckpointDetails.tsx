@@ -112,9 +112,10 @@ function Phases({ subtask, span }: { subtask: CompletedSubtaskCheckpoint; span: 
         ))}
       </span>
       <span class="phase-text">
-        {duration(subtask.end_to_end_duration)}, {bytes(subtask.checkpointed_size)}
+        {subtask.aborted === true
+          ? `declined after ${duration(subtask.end_to_end_duration)}`
+          : `${duration(subtask.end_to_end_duration)}, ${bytes(subtask.checkpointed_size)}`}
         {subtask.unaligned_checkpoint === true ? ", unaligned" : ""}
-        {subtask.aborted === true ? ", aborted" : ""}
       </span>
     </>
   );

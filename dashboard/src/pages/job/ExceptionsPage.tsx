@@ -34,7 +34,6 @@ export function ExceptionsPage({ job }: JobProps): JSX.Element {
 function Failure({ entry, open }: { entry: ExceptionEntry; open: boolean }): JSX.Element {
   const traceback = readTraceback(entry.stacktrace);
   const others = entry.concurrentExceptions ?? [];
-  const labels = Object.entries(entry.failureLabels ?? {});
   return (
     <article class="failure">
       <p class="failure-message">{traceback.message === "" ? entry.exceptionName : traceback.message}</p>
@@ -53,7 +52,6 @@ function Failure({ entry, open }: { entry: ExceptionEntry; open: boolean }): JSX
         {time(entry.timestamp)}
         {entry.taskName === undefined || entry.taskName === null ? " · the whole job" : ` · ${entry.taskName}`}
         {entry.endpoint === undefined || entry.endpoint === null ? "" : ` · ${entry.endpoint}`}
-        {labels.map(([key, value]) => ` · ${key}: ${value}`).join("")}
       </p>
       <details class="fold" open={open && traceback.user === null}>
         <summary>Stack{traceback.frames.length > 0 ? ` of ${plural(traceback.frames.length, "frame")}` : ""}</summary>

@@ -9,7 +9,7 @@ import { DataTable } from "../../components/DataTable";
 import { findSilence, standingText, WatermarkClock, watermarkKey, type SilenceFacts } from "../../diagnosis/silence";
 import { isSource } from "../../diagnosis/facts";
 import { duration, watermark } from "../../model/format";
-import { checkpointFacts, loadLive, loadWatermarks, vertexFacts } from "../../model/jobFacts";
+import { checkpointFacts, loadLive, subtaskWatermarks, vertexFacts } from "../../model/jobFacts";
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
 import type { Job } from "../../types";
@@ -23,7 +23,7 @@ async function load(job: Job, rates: VertexRates, clock: WatermarkClock, signal:
     return { ...facts, vertices: vertexFacts(job, new Map()), watermarks: [], standing: new Map(), checkpoints: null };
   }
   const vertices = vertexFacts(job, await loadLive(job, rates, signal));
-  const watermarks = await loadWatermarks(job, vertices, signal);
+  const watermarks = subtaskWatermarks((await api.jobWatermarks(job.jid, signal)).subtasks);
   for (const subtask of watermarks) {
     if (subtask.outputWatermark !== null) {
       clock.observe(watermarkKey(subtask.vertexId, subtask.subtask), subtask.outputWatermark, job.now);
@@ -98,7 +98,7 @@ export function SilencePage({ job, rates }: JobProps): JSX.Element {
                   return since === undefined || (!since.exact && facts.now - since.since < 1_000) ? "–" : `${since.exact ? "" : "at least "}${duration(facts.now - since.since)}`;
                 },
               },
-              { title: "last record", cell: (row) => (row.idleMs === null ? "–" : `${duration(row.idleMs)} ago`), order: (row) => row.idleMs },
+              { title: "last record", cell: (row) => (row.idleMs === null ? "–" : row.hasRead ? `${duration(row.idleMs)} ago` : "none yet"), order: (row) => row.idleMs },
               {
                 title: "splits", wraps: true,
                 cell: (row) => row.splits.map((split) => `${split.id}: ${watermark(split.watermark)}`).join("; ") || "–",

@@ -162,7 +162,6 @@ const PARTS: readonly (readonly [keyof MemoryConfiguration, string])[] = [
   ["taskOffHeap", "user code, outside the heap"],
   ["networkMemory", "network"],
   ["managedMemory", "managed (state)"],
-  ["jvmMetaspace", "code"],
   ["jvmOverhead", "overhead"],
 ];
 
