@@ -23,6 +23,7 @@ from headrace.cli.daemon.messages import (
 from headrace.cli.daemon.supervisor import Supervisor
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_run import provide_python_files, run_here
+from headrace.client.cluster_descriptor import DeployedCluster
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
 from headrace.core.process.log_options import LOG_MAX_SIZE
@@ -42,7 +43,7 @@ def main() -> int:
     settings = Settings(instructions.settings)
     reporter = Reporter(instructions.report_descriptor)
     folder = Path(instructions.log_folder)
-    place = Report(pid=os.getpid(), log_folder=instructions.log_folder)
+    place = DeployedCluster(pid=os.getpid(), log_folder=instructions.log_folder)
     console = ConsoleFile(folder, settings.get_option(LOG_MAX_SIZE))
     try:
         match instructions.duty:
@@ -76,18 +77,20 @@ def main() -> int:
         console.close()
 
 
-def _ready(cluster: SessionCluster, place: Report) -> Report:
+def _ready(cluster: SessionCluster, place: DeployedCluster) -> Report:
     rest = cluster.rest
-    return msgspec.structs.replace(
-        place,
-        address=rest.address,
-        connection_file=str(rest.connection_file),
-        master=cluster.master,
+    return Report(
+        msgspec.structs.replace(
+            place,
+            address=rest.address,
+            connection_file=str(rest.connection_file),
+            master=cluster.master,
+        )
     )
 
 
-def _waiting(leader: LeaderRecord, place: Report) -> Report:
-    return msgspec.structs.replace(place, leader=leader.holder, address=leader.address)
+def _waiting(leader: LeaderRecord, place: DeployedCluster) -> Report:
+    return Report(msgspec.structs.replace(place, leader=leader.holder, address=leader.address))
 
 
 def _have_no_input() -> None:
@@ -108,9 +111,11 @@ def _run_program(
         rest = executor.rest
         reporter.tell(
             Report(
-                job_id=str(client.get_job_id()),
-                address="" if rest is None else rest.address,
-                connection_file="" if rest is None else str(rest.connection_file),
+                DeployedCluster(
+                    job_id=str(client.get_job_id()),
+                    address="" if rest is None else rest.address,
+                    connection_file="" if rest is None else str(rest.connection_file),
+                )
             )
         )
 

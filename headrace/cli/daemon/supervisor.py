@@ -86,7 +86,7 @@ class Supervisor:
                 reason = self._live(session, reporter)
             except DaemonFailedError as error:
                 if reporter.is_open:
-                    reporter.tell(Report(error.lines))
+                    reporter.tell(Report(failure=error.lines))
                     return EXIT_FAILED
                 reason = f"did not start: {error}"
             if reason is None:
@@ -116,7 +116,8 @@ class Supervisor:
             self._daemon = None
             raise
         reporter.tell(report)
-        what = f"stands by behind {report.leader}" if report.leader else f"runs at {report.address}"
+        found = report.cluster
+        what = f"stands by behind {found.leader}" if found.leader else f"runs at {found.address}"
         _LOG.warning(
             "session '%s' %s (process %d), its log is in %s", session.name, what, daemon.pid, daemon.log_folder
         )  # fmt: skip
