@@ -7,10 +7,9 @@ import logging
 from pathlib import Path
 from typing import Final, Protocol
 
-import msgspec
-
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import ENTRY_POINT_GROUP, TARGET
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import load_entry_point
@@ -42,29 +41,6 @@ _SESSION: Final = "session"
 _STARTER: Final = "per-job"
 """Executor that starts clusters: its host also starts those that stay."""
 _LOG: Final = logging.getLogger(__name__)
-
-
-class DeployedCluster(msgspec.Struct, frozen=True):
-    """A cluster that was started. `pid`: the process of its driver, which writes its logs to `log_folder`."""
-
-    address: str = ""
-    """Address of the REST endpoint."""
-    connection_file: str = ""
-    master: str = ""
-    job_id: str = ""
-    """The first job of a program."""
-    leader: str = ""
-    """The leader behind which a standby waits, at `address` if that is known; else empty."""
-    pid: int = 0
-    log_folder: str = ""
-    supervisor_pid: int = 0
-    """Process that starts it again; 0: none does."""
-    supervisor_log_folder: str = ""
-
-    def get_cluster_client(self, settings: Settings | None = None) -> RestClusterClient:
-        """Return a client of it. ConfigurationError of a standby, which serves nobody yet; ConnectionFileError."""
-        given = {} if settings is None else settings.to_dict()
-        return RestClusterClient.of(_connection_in(self.connection_file), given)
 
 
 class ClusterDescriptor(Protocol):

@@ -13,7 +13,7 @@ CEILINGS: Final = {
     "api": (44, 4_920),
     "checkpoint": (23, 2_740),
     "cli": (62, 5_265),
-    "client": (7, 675),
+    "client": (8, 680),
     "cluster": (164, 15_690),
     "common": (21, 150),
     "connectors": (58, 6_130),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (951, 93_420)
+WHEEL_CEILING: Final = (952, 93_430)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -23,7 +23,7 @@ from headrace.cli.daemon.messages import (
 from headrace.cli.daemon.supervisor import Supervisor
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_run import provide_python_files, run_here
-from headrace.client.cluster_descriptor import DeployedCluster
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
 from headrace.core.process.log_options import LOG_MAX_SIZE

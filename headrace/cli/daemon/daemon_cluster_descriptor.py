@@ -15,7 +15,8 @@ from headrace.cli.daemon.console_file import last_lines
 from headrace.cli.daemon.daemon_process import DaemonProcess
 from headrace.cli.daemon.local_process import LocalProcess, comes
 from headrace.cli.daemon.messages import RunJobCluster, RunProgram, RunSession
-from headrace.client.cluster_descriptor import DeployedCluster, StandaloneClusterDescriptor
+from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError

@@ -12,7 +12,7 @@ from headrace.cli.daemon.daemon_cluster_descriptor import (
 from headrace.cli.daemon.daemon_process import DaemonFailedError
 from headrace.cli.logs import print_error
 from headrace.cli.options import print_json
-from headrace.client.cluster_descriptor import DeployedCluster
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.core.config import Settings
 
 

@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from headrace.client.cluster_descriptor import DeployedCluster
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.core.error_text import describe, wants_details
 from headrace.core.errors import ErrorDomain, HeadraceError
 

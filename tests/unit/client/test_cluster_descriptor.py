@@ -8,7 +8,8 @@ import pytest
 from headrace import ClusterClientFactory
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
-from headrace.core.errors import ConfigurationError
+from headrace.client.deployed_cluster import DeployedCluster
+from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
 from headrace.rest.client_errors import NoSuchClusterError
@@ -55,6 +56,11 @@ def test_a_session_is_retrieved_by_its_name() -> None:
         write_connection(ClusterConnection(address, "t", os.getpid(), name, is_session=True))
     with descriptor.retrieve("daily") as cluster:
         assert cluster.address == "http://127.0.0.1:8083"
+
+
+def test_a_standby_that_was_started_has_no_client_and_names_the_leader() -> None:
+    with pytest.raises(HostError, match=r"process 7 takes no clients.*process 5"):
+        DeployedCluster(leader="process 5", pid=7).get_cluster_client()
 
 
 def test_a_cluster_that_is_elsewhere_is_ended_over_rest() -> None:

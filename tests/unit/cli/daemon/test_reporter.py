@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace.cli.daemon.messages import Report, Reporter, StarterGoneError
-from headrace.client.cluster_descriptor import DeployedCluster
+from headrace.client.deployed_cluster import DeployedCluster
 
 
 def test_a_report_is_told_once() -> None:
