@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.api.columns.expressions import coalesce, col, lit, when
     from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.streams.data_stream import DataStream
+    from headrace.client.cluster_descriptor import ClusterClientFactory
     from headrace.client.rest_cluster_client import RestClusterClient
     from headrace.core.errors import HeadraceError
     from headrace.core.types.rows import Row
@@ -40,6 +41,7 @@ __all__ = [
     "HeadraceError",
     # clusters of other processes
     "RestClusterClient",
+    "ClusterClientFactory",
     # values
     "Types",
     "Row",
@@ -61,6 +63,7 @@ _HOMES = {
     "WatermarkStrategy": "headrace.functions.watermarks",
     "HeadraceError": "headrace.core.errors",
     "RestClusterClient": "headrace.client.rest_cluster_client",
+    "ClusterClientFactory": "headrace.client.cluster_descriptor",
     "Types": "headrace.core.types.type_info",
     "Row": "headrace.core.types.rows",
     "Time": "headrace.core.types.time_values",

@@ -5,7 +5,6 @@ Source: Flink AbstractJobClusterExecutor, YarnJobClusterExecutor.
 """
 
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -15,8 +14,7 @@ from typing import Final
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import ATTACHED, TARGET
 from headrace.api.settings.python_files import python_files, with_python_files
-from headrace.cli.daemon.daemon_process import DaemonProcess
-from headrace.cli.daemon.messages import RunJobCluster
+from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.client.remote_executor import refuse_dataframes
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings, check_values
@@ -25,16 +23,14 @@ from headrace.core.ids import ClusterDataSetId
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
-from headrace.rest.connections import connection_in
 from headrace.spark.options import MASTER, SLOT_COUNT
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 class PerJobExecutor:
     """Implements PipelineExecutor, under the name `per-job`; thread-safe."""
 
     name = "per-job"
+    create_cluster_descriptor = DaemonClusterDescriptor
 
     def __init__(self, settings: Settings) -> None:
         self._settings: Final = settings
@@ -60,29 +56,9 @@ class PerJobExecutor:
         with self._lock:
             if self._is_closed:
                 raise HostError("the executor has been closed")
-        daemon = DaemonProcess(RunJobCluster(Path(sys.argv[0]).stem or "job"), settings)
-        report = daemon.report()
-        try:
-            cluster = RestClusterClient.of(
-                connection_in(Path(report.connection_file)), self._settings
-            )
-            try:
-                client = cluster.submit_job(job_graph)
-            except BaseException:
-                cluster.close()
-                raise
-        except BaseException:
-            daemon.end()
-            raise
-        daemon.leave()
-        _LOG.info(
-            "job '%s' (%s) has a cluster of its own at %s (process %d), whose logs are in %s",
-            job_graph.name,
-            job_graph.job_id,
-            cluster.address,
-            daemon.pid,
-            daemon.log_folder,
-        )
+        descriptor = DaemonClusterDescriptor(Settings(settings))
+        name = Path(sys.argv[0]).stem or "job"
+        cluster, client = descriptor.deploy_job_cluster(name, job_graph)
         with self._lock:
             self._clusters.append((cluster, client))
         return client

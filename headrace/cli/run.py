@@ -197,12 +197,16 @@ def run(
     if is_detached and not runs_elsewhere(Settings(settings)):
         # Imported late: nobody else needs it.
         from headrace.cli.daemon.detached_run import run_detached
-        from headrace.cli.daemon.messages import RunProgram
 
-        duty = RunProgram(
-            str(program), arguments, is_standby=is_standby, is_supervised=is_supervised
+        return run_detached(
+            program,
+            arguments,
+            settings,
+            is_standby=is_standby,
+            is_supervised=is_supervised,
+            is_verbose=verbose,
+            is_json=is_json,
         )
-        return run_detached(duty, settings, is_verbose=verbose, is_json=is_json)
     if is_json:
         answer = RunAnswer()
         with _only_answer_on_standard_output():

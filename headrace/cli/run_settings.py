@@ -113,7 +113,7 @@ def target_settings(
         settings[REST_ADDRESS.key] = address
     if target == SESSION and finds_session:
         # Imported late: nobody else needs it.
-        from headrace.client.remote_executor import CONNECTION_FILE
+        from headrace.client.cluster_descriptor import CONNECTION_FILE
 
         found = find_session(cluster_name, lambda text: click.echo(text, err=True))
         settings[CONNECTION_FILE.key] = str(found.file)

@@ -10,38 +10,17 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.executors import TARGET
 from headrace.api.settings.python_files import python_files, with_python_files
+from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
 from headrace.client.rest_cluster_client import RestClusterClient
-from headrace.core.config import ConfigOption, Settings, check_values
+from headrace.core.config import Settings, check_values
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.security.tls import is_loopback
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE, PYTHON_FILES
-from headrace.rest.connections import (
-    FoundConnection,
-    address_of,
-    connection_in,
-    find_connection,
-    find_session,
-)
 
-CONNECTION_FILE: Final = ConfigOption(
-    "headrace.rest.connection-file",
-    str,
-    "",
-    "File with address, token and certificate of the cluster to which `execution.target: remote` submits. Unset: that "
-    "of `rest.address` and `rest.port` among this user's own, or the only one of this machine.",
-)
-SESSION_NAME: Final = ConfigOption(
-    "headrace.session.name",
-    str,
-    "",
-    "Name of the session of this machine to which `execution.target: session` submits. Unset: the only one.",
-)
-_SESSION: Final = "session"
 _LOG: Final = logging.getLogger(__name__)
 _OF_DATAFRAMES: Final = "dataframe-"
 """Beginning of the names of coordinators that read or write DataFrames in the driver's Spark session."""
@@ -138,36 +117,8 @@ class RemoteExecutor:
             if self._is_closed:
                 raise HostError("the executor has been closed")
             if self._client is None:
-                self._client = _client_of(self._settings)
+                self._client = StandaloneClusterDescriptor(self._settings).retrieve()
             return self._client
-
-
-def _client_of(settings: Settings) -> RestClusterClient:
-    """Return the client of the cluster that is named; that of its leader, where only its election is named."""
-    is_named = bool(settings.get_option(CONNECTION_FILE)) or address_of(settings) is not None
-    if not is_named and any(key.startswith("high-availability.") for key in settings.to_dict()):
-        # Only now: others need no part of the cluster, and do not load it.
-        from headrace.cluster.high_availability.options import is_highly_available
-
-        if is_highly_available(settings):
-            return RestClusterClient.of_leader(settings)
-    return RestClusterClient.of(connection_of(settings), settings)
-
-
-def connection_of(settings: Settings) -> FoundConnection:
-    """Return the connection to the cluster that the settings name.
-
-    RestError, ConfigurationError, NoSuchClusterError, SeveralClustersError.
-    """
-    file = settings.get_option(CONNECTION_FILE)
-    if file:
-        try:
-            return connection_in(Path(file).expanduser())
-        except FileNotFoundError as error:
-            raise ConfigurationError(CONNECTION_FILE.key, file, "there is no such file") from error
-    if settings.get_option(TARGET) == _SESSION:
-        return find_session(settings.get_option(SESSION_NAME) or None, _LOG.info)
-    return find_connection(address_of(settings), _LOG.info)
 
 
 def refuse_dataframes(graph: JobGraph) -> None:

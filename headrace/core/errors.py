@@ -8,6 +8,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |                                restart does not help once it has come again
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
+|  +- cli.daemon.daemon_cluster_descriptor: EndedWithoutJobError
 |  +- client.remote_executor: RemoteDataFrameError, RemoteFilesError
 |  +- graph.operator_ids: DuplicateUidError
 |  +- spark.application: UnrecoverableJobError

@@ -226,7 +226,9 @@ def _seeds_table(runs: Sequence[Line]) -> str:
         times = run["recoveries_s"]
         recovery = f"{statistics.median(times):.1f}" if times else ""
         mistakes = "; ".join(mistake.partition("\n")[0] for mistake in run["mistakes"])
-        text = f"**{_cell(mistakes, 300)}**" if mistakes else _cell(run["note"], 200)
+        text = _cell(run["note"], 200)
+        if mistakes:
+            text = f"**{_cell(mistakes, 300)}** {text}".rstrip()
         rows.append(
             f"| {_name_of(run)} | {run.get('seed', '')} | {run['duration_s']:.1f} | {recovery} | {text} |"
         )

@@ -12,8 +12,8 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (45, 4_990),
     "checkpoint": (23, 2_740),
-    "cli": (61, 5_440),
-    "client": (6, 605),
+    "cli": (63, 5_510),
+    "client": (8, 690),
     "cluster": (166, 15_860),
     "common": (21, 150),
     "connectors": (58, 6_130),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (955, 94_670)
+WHEEL_CEILING: Final = (959, 94_830)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -36,6 +36,7 @@ EXPORTS = [
     "WatermarkStrategy",
     "HeadraceError",
     "RestClusterClient",
+    "ClusterClientFactory",
     "Types",
     "Row",
     "Time",

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,27 @@ FAILOVER_S: Final = 12.0
 WORKERS_END_S: Final = 15.0
 SLACK_S: Final = 30.0
 """For a machine that does much else."""
+
+DESCRIPTOR: Final = """
+import time
+from pathlib import Path
+from headrace import ClusterClientFactory
+
+settings = {"execution.target": "session", "spark.ui.enabled": "false"}
+descriptor = ClusterClientFactory(settings).create_cluster_descriptor()
+session = descriptor.deploy_session_cluster("nightly")
+with descriptor.retrieve("nightly") as cluster:
+    print("SESSION", cluster.address == session.address, cluster.list_jobs())
+application = descriptor.deploy_application_cluster(Path("endless.py"), ("mine",))
+with application.get_cluster_client() as cluster:
+    [job] = cluster.list_jobs()
+    print("APPLICATION", job.name, str(job.job_id) == application.job_id, application.pid)
+    cluster.shut_down_cluster()
+while not Path("go-on").exists():
+    time.sleep(0.05)
+descriptor.kill_cluster("nightly")
+print("KILLED")
+"""
 
 
 @pytest.fixture
@@ -59,6 +81,24 @@ def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
     session.assert_nothing_is_left()
     [logs] = (tmp_path / "home" / "logs").iterdir()
     assert "number" not in (logs / "jobmanager.log").read_text()
+
+
+def test_a_program_starts_clusters_finds_them_and_ends_them(
+    commands: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "descriptor.py").write_text(DESCRIPTOR)
+    program = commands.begin(sys.executable, "descriptor.py")
+    program.wait_for_line("APPLICATION mine True")
+    assert "SESSION True ()" in "".join(program.out)
+    names = [one["name"] for one in commands.answer("cluster", "list")["clusters"]]
+    assert "nightly" in names
+    (tmp_path / "go-on").touch()
+    assert program.wait(100) == 0, program.report()
+    assert commands.answer("cluster", "list") == {"clusters": []}
+    [pid] = [line.split()[-1] for line in program.out if line.startswith("APPLICATION")]
+    # It was told to end, which is not waited for, other than the end of what was killed.
+    wait_until(lambda: not Path("/proc", pid).exists(), 60, "the end of the application")
+    program.assert_nothing_is_left()
 
 
 def test_a_standby_goes_on_when_the_driver_dies_which_its_supervisor_starts_again(

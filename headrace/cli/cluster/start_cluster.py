@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from headrace.cli.cluster.session import serve_session
 from headrace.cli.cluster.standby import live_standbys
-from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
-from headrace.cli.daemon.messages import RunSession
+from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
+from headrace.cli.daemon.daemon_process import DaemonFailedError
 from headrace.cli.logs import configure_logs, print_error
 from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cluster.high_availability.options import (
@@ -18,8 +17,7 @@ from headrace.cluster.high_availability.options import (
     is_highly_available,
 )
 from headrace.core.config import Settings
-from headrace.rest.client import RestClient
-from headrace.rest.connections import connection_in, live_connections, read_connection
+from headrace.rest.connections import live_connections, read_connection
 from headrace.spark.options import MASTER
 from headrace.spark.session_cluster import SessionCluster
 
@@ -125,32 +123,26 @@ def start_cluster(
                 _standby_text(name, leader.holder, leader.address), err=True
             ),
         )
-    duty = RunSession(name, is_standby=is_standby, is_supervised=is_supervised)
-    daemon = DaemonProcess(duty, settings, is_verbose=verbose)
+    descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=verbose)
     try:
-        report = daemon.report()
+        found = descriptor.deploy_session_cluster(
+            name, is_standby=is_standby, is_supervised=is_supervised
+        )
     except DaemonFailedError as error:
         return print_error(error.lines)
-    try:
-        # Its answer shows that clients reach it.
-        if not report.leader:
-            RestClient.of(connection_in(Path(report.connection_file))).get_object("/overview")
-    except BaseException:
-        daemon.end()
-        raise
-    daemon.leave()
     facts = {
         "name": name,
-        "address": report.address,
-        "pid": report.pid,
-        "master": report.master,
-        "connection-file": report.connection_file,
-        "log-folder": report.log_folder,
+        "address": found.address,
+        "pid": found.pid,
+        "master": found.master,
+        "connection-file": found.connection_file,
+        "log-folder": found.log_folder,
     }
-    if report.leader:
-        facts["leader"] = report.leader
-    if is_supervised:
-        facts |= {"supervisor-pid": daemon.pid, "supervisor-log-folder": str(daemon.log_folder)}
+    if found.leader:
+        facts["leader"] = found.leader
+    if found.supervisor_pid:
+        facts["supervisor-pid"] = found.supervisor_pid
+        facts["supervisor-log-folder"] = found.supervisor_log_folder
     _say(facts, is_json=is_json)
     return 0
 

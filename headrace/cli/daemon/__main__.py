@@ -24,6 +24,7 @@ from headrace.cli.daemon.messages import (
 from headrace.cli.daemon.supervisor import Supervisor
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_run import provide_python_files, run_here
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings
@@ -44,7 +45,7 @@ def main() -> int:
     settings = Settings(instructions.settings)
     reporter = Reporter(instructions.report_descriptor)
     folder = Path(instructions.log_folder)
-    place = Report(pid=os.getpid(), log_folder=instructions.log_folder)
+    place = DeployedCluster(pid=os.getpid(), log_folder=instructions.log_folder)
     console = ConsoleFile(folder, settings.get_option(LOG_MAX_SIZE))
     try:
         match instructions.duty:
@@ -78,18 +79,20 @@ def main() -> int:
         console.close()
 
 
-def _ready(cluster: SessionCluster, place: Report) -> Report:
+def _ready(cluster: SessionCluster, place: DeployedCluster) -> Report:
     rest = cluster.rest
-    return msgspec.structs.replace(
-        place,
-        address=rest.address,
-        connection_file=str(rest.connection_file),
-        master=cluster.master,
+    return Report(
+        msgspec.structs.replace(
+            place,
+            address=rest.address,
+            connection_file=str(rest.connection_file),
+            master=cluster.master,
+        )
     )
 
 
-def _waiting(leader: LeaderRecord, place: Report) -> Report:
-    return msgspec.structs.replace(place, leader=leader.holder, address=leader.address)
+def _waiting(leader: LeaderRecord, place: DeployedCluster) -> Report:
+    return Report(msgspec.structs.replace(place, leader=leader.holder, address=leader.address))
 
 
 def _have_no_input() -> None:
@@ -98,18 +101,22 @@ def _have_no_input() -> None:
     os.close(nothing)
 
 
-def _run_program(program: RunProgram, settings: Settings, place: Report, reporter: Reporter) -> int:
+def _run_program(
+    program: RunProgram, settings: Settings, place: DeployedCluster, reporter: Reporter
+) -> int:
     """Run a program, wait for the jobs that it leaves running, and return its exit code. In the main thread."""
     executor = SparkExecutor(settings, log_folder=Path(place.log_folder))
 
     def tell_running(job_id: str = "") -> None:
         rest = executor.rest
         reporter.tell(
-            msgspec.structs.replace(
-                place,
-                job_id=job_id,
-                address="" if rest is None else rest.address,
-                connection_file="" if rest is None else str(rest.connection_file),
+            Report(
+                msgspec.structs.replace(
+                    place,
+                    job_id=job_id,
+                    address="" if rest is None else rest.address,
+                    connection_file="" if rest is None else str(rest.connection_file),
+                )
             )
         )
 
@@ -156,7 +163,7 @@ def _run_program(program: RunProgram, settings: Settings, place: Report, reporte
             on_error=failed,
             awaits_jobs=True,
         )
-    reporter.tell(msgspec.structs.replace(place, exit_code=code))
+    reporter.tell(Report(place, exit_code=code))
     return code
 
 

@@ -1,24 +1,28 @@
 """`headrace run -d`: has a daemon run a program, and says how to follow it once its first job was taken."""
 
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlsplit
 
 import click
 
-from headrace.cli.daemon.console_file import last_lines
-from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
-from headrace.cli.daemon.messages import Report, RunProgram
+from headrace.cli.daemon.daemon_cluster_descriptor import (
+    DaemonClusterDescriptor,
+    EndedWithoutJobError,
+)
+from headrace.cli.daemon.daemon_process import DaemonFailedError
 from headrace.cli.logs import print_error
 from headrace.cli.options import print_json
-
-_PRINTED_LINES: Final = 1_000
+from headrace.client.deployed_cluster import DeployedCluster
+from headrace.core.config import Settings
 
 
 def run_detached(
-    duty: RunProgram,
+    program: Path,
+    arguments: tuple[str, ...],
     settings: dict[str, str],
     *,
+    is_standby: bool,
+    is_supervised: bool,
     is_verbose: bool,
     is_json: bool = False,
 ) -> int:
@@ -26,60 +30,60 @@ def run_detached(
 
     `is_json`: standard output has one document and nothing else.
     """
-    daemon = DaemonProcess(duty, settings, is_verbose=is_verbose)
+    descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=is_verbose)
     try:
-        report = daemon.report()
+        cluster = descriptor.deploy_application_cluster(
+            program, arguments, is_standby=is_standby, is_supervised=is_supervised
+        )
     except DaemonFailedError as error:
         code = print_error(error.lines)
         if is_json:
             print_json({"exit-code": code, "jobs": [], "errors": [error.lines[0]]})
         return code
-    if report.exit_code is not None:
-        for line in last_lines(Path(report.log_folder), _PRINTED_LINES):
+    except EndedWithoutJobError as ended:
+        for line in ended.lines:
             click.echo(line, err=is_json)
-        click.echo(f"the program has ended without a job, with code {report.exit_code}", err=True)
+        click.echo(str(ended), err=True)
         if is_json:
-            print_json({"exit-code": report.exit_code, "jobs": [], "errors": []})
-        daemon.end()
-        return report.exit_code
-    daemon.leave()
+            print_json({"exit-code": ended.exit_code, "jobs": [], "errors": []})
+        return ended.exit_code
     if is_json:
-        facts = {"address": report.address, "pid": report.pid, "log-folder": report.log_folder}
-        jobs = [{"job-id": report.job_id}] if report.job_id else []
-        if report.leader:
-            facts["leader"] = report.leader
-        if duty.is_supervised:
+        facts = {"address": cluster.address, "pid": cluster.pid, "log-folder": cluster.log_folder}
+        jobs = [{"job-id": cluster.job_id}] if cluster.job_id else []
+        if cluster.leader:
+            facts["leader"] = cluster.leader
+        if cluster.supervisor_pid:
             facts |= {
-                "supervisor-pid": daemon.pid,
-                "supervisor-log-folder": str(daemon.log_folder),
+                "supervisor-pid": cluster.supervisor_pid,
+                "supervisor-log-folder": cluster.supervisor_log_folder,
             }
         print_json({"exit-code": 0, "jobs": jobs, "errors": [], **facts})
     else:
-        _say(report, duty, daemon)
+        _say(cluster, program.stem)
     return 0
 
 
-def _say(report: Report, duty: RunProgram, daemon: DaemonProcess) -> None:
-    if report.leader:
-        where = f" at {report.address}" if report.address else ""
+def _say(cluster: DeployedCluster, name: str) -> None:
+    if cluster.leader:
+        where = f" at {cluster.address}" if cluster.address else ""
         click.echo(
-            f"standby '{duty.name}-standby' takes over when {report.leader}, which runs the program{where}, is gone"
+            f"standby '{name}-standby' takes over when {cluster.leader}, which runs the program{where}, is gone"
         )
-        click.echo(f"end it with 'headrace cluster stop {duty.name}-standby'")
-    elif report.job_id:
-        click.echo(f"job {report.job_id} runs in process {report.pid}")
+        click.echo(f"end it with 'headrace cluster stop {name}-standby'")
+    elif cluster.job_id:
+        click.echo(f"job {cluster.job_id} runs in process {cluster.pid}")
     else:
-        click.echo(f"the program runs in process {report.pid}")
-    if report.address and report.job_id:
-        place = urlsplit(report.address).netloc
-        click.echo(f"its dashboard is at {report.address} ('headrace open -m {place}' signs in)")
+        click.echo(f"the program runs in process {cluster.pid}")
+    if cluster.address and cluster.job_id:
+        place = urlsplit(cluster.address).netloc
+        click.echo(f"its dashboard is at {cluster.address} ('headrace open -m {place}' signs in)")
         click.echo(
             f"follow it with 'headrace list -m {place}' and 'headrace logs -m {place}', "
-            f"end it with 'headrace stop -m {place} {report.job_id}'"
+            f"end it with 'headrace stop -m {place} {cluster.job_id}'"
         )
-    click.echo(f"what it prints, and its logs, are in {report.log_folder}")
-    if duty.is_supervised:
+    click.echo(f"what it prints, and its logs, are in {cluster.log_folder}")
+    if cluster.supervisor_pid:
         click.echo(
-            f"process {daemon.pid} starts it again when it ends before its program does, and says why in "
-            f"{daemon.log_folder}"
+            f"process {cluster.supervisor_pid} starts it again when it ends before its program does, and says why in "
+            f"{cluster.supervisor_log_folder}"
         )

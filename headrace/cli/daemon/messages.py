@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.core.error_text import describe, wants_details
 from headrace.core.errors import ErrorDomain, HeadraceError
 
@@ -60,22 +61,12 @@ class Instructions(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The start has succeeded, or failed with the error that `failure` describes, a line each."""
+    """The start has succeeded with a cluster, or failed with the error that `failure` describes, a line each."""
 
+    cluster: DeployedCluster = DeployedCluster()
     failure: tuple[str, ...] = ()
-    address: str = ""
-    """Address of the REST endpoint."""
-    connection_file: str = ""
-    master: str = ""
-    job_id: str = ""
-    """The first job of a program; empty where it has ended without one."""
     exit_code: int | None = None
     """Exit code of a program that has ended already."""
-    leader: str = ""
-    """The leader behind which a standby waits, at `address` if that is known; else empty."""
-    pid: int = 0
-    """Process of the cluster."""
-    log_folder: str = ""
 
 
 class StarterGoneError(HeadraceError):
@@ -114,4 +105,4 @@ class Reporter:
 
     def tell_failure(self, error: BaseException) -> None:
         """Tell that the start has failed with this error, unless something was told before. StarterGoneError."""
-        self.tell(Report(tuple(describe(error, wants_details=wants_details()))))
+        self.tell(Report(failure=tuple(describe(error, wants_details=wants_details()))))

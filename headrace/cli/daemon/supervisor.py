@@ -94,7 +94,7 @@ class Supervisor:
             except DaemonFailedError as error:
                 reason = f"did not start: {error}"
                 if reporter.is_open and not self._died(error):
-                    reporter.tell(Report(error.lines))
+                    reporter.tell(Report(failure=error.lines))
                     return EXIT_FAILED
             else:
                 if not self._goes_on(code):
@@ -107,7 +107,7 @@ class Supervisor:
                     "--supervise", self._what, reason, SHORT_LIVES_MAX,
                 )  # fmt: skip
                 if reporter.is_open:
-                    reporter.tell(Report((f"{self._what} {reason}",)))
+                    reporter.tell(Report(failure=(f"{self._what} {reason}",)))
                 return EXIT_FAILED
             _LOG.warning("%s %s; it is started again in %g s", self._what, reason, pause_s)
             threading.Event().wait(pause_s)
@@ -134,7 +134,8 @@ class Supervisor:
             self._daemon = None
             raise
         reporter.tell(report)
-        what = f"stands by behind {report.leader}" if report.leader else f"runs at {report.address}"
+        found = report.cluster
+        what = f"stands by behind {found.leader}" if found.leader else f"runs at {found.address}"
         _LOG.warning(
             "%s %s (process %d), its log is in %s", self._what, what, daemon.pid, daemon.log_folder
         )

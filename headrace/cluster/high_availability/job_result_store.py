@@ -148,10 +148,15 @@ class JobResultStore:
             raise _not_trusted(uri, error) from error
 
     def forget(self, job_id: JobId) -> None:
-        """Delete all dirty entries of a job; that of its end, which is the newest, last."""
+        """Delete all dirty entries of a job, and what leaders that were killed have begun to write of it.
+
+        That of its end, which is the newest, last.
+        """
         found: list[tuple[int, str]] = []
         for file in files_below(self._folder, is_recursive=False):
             name = _NAME.fullmatch(file.relative_path)
+            if file.relative_path.startswith(f".{job_id.hex()}"):
+                remove_file(file.uri)
             if name is not None and name["job"] == job_id.hex() and name["epoch"] is not None:
                 found.append((int(name["epoch"]), file.uri))
         for _, uri in sorted(found):

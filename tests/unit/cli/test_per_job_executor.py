@@ -24,7 +24,7 @@ told = json.loads(sys.stdin.read())
 with open("told.json", "w") as file:
     json.dump({**told, "pid": os.getpid()}, file)
 with open(told["report_descriptor"], "w") as out:
-    out.write(json.dumps({"connection_file": "CONNECTION"}) + "\\n")
+    out.write(json.dumps({"cluster": {"connection_file": "CONNECTION"}}) + "\\n")
 threading.Event().wait()
 """
 FAILED = "import sys; sys.stdin.read(); print('no Java here'); sys.exit(3)"

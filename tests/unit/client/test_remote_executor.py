@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
+from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
 from headrace.client.remote_executor import (
     RemoteDataFrameError,
     RemoteExecutor,
     RemoteFilesError,
-    connection_of,
 )
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
@@ -19,8 +19,17 @@ from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.rest.client_errors import NoClusterError, NoSuchClusterError, SeveralClustersError
-from headrace.rest.connections import ClusterConnection, address_of, write_connection
+from headrace.rest.connections import (
+    ClusterConnection,
+    FoundConnection,
+    address_of,
+    write_connection,
+)
 from tests.unit.rest.fake_cluster import fake_cluster
+
+
+def find(settings: Settings) -> FoundConnection:
+    return StandaloneClusterDescriptor(settings).find()
 
 
 @pytest.mark.parametrize(
@@ -47,13 +56,13 @@ def test_a_range_of_ports_is_no_address() -> None:
 def test_a_connection_file_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
     file = write_connection(ClusterConnection("https://elsewhere:8081", "the-token"))
-    found = connection_of(Settings({"headrace.rest.connection-file": str(file)}))
+    found = find(Settings({"headrace.rest.connection-file": str(file)}))
     assert (found.connection.address, found.connection.token) == (
         "https://elsewhere:8081",
         "the-token",
     )
     with pytest.raises(ConfigurationError, match="no such file"):
-        connection_of(Settings({"headrace.rest.connection-file": f"{file}.gone"}))
+        find(Settings({"headrace.rest.connection-file": f"{file}.gone"}))
 
 
 def test_a_session_is_found_by_its_name_or_as_the_only_one(
@@ -62,16 +71,16 @@ def test_a_session_is_found_by_its_name_or_as_the_only_one(
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
     settings = {"execution.target": "session"}
     with pytest.raises(NoSuchClusterError, match="headrace cluster start"):
-        connection_of(Settings(settings))
+        find(Settings(settings))
     program = ClusterConnection("http://127.0.0.1:8081", "t", os.getpid(), "program")
     write_connection(program)
     for port, name in ((8082, "nightly"), (8083, "daily")):
         address = f"http://127.0.0.1:{port}"
         write_connection(ClusterConnection(address, "t", os.getpid(), name, is_session=True))
     named = Settings({**settings, "headrace.session.name": "daily"})
-    assert connection_of(named).connection.name == "daily"
+    assert find(named).connection.name == "daily"
     with pytest.raises(SeveralClustersError, match="nightly"):
-        connection_of(Settings(settings))
+        find(Settings(settings))
 
 
 def test_without_any_cluster_it_says_how_to_name_one(

@@ -218,7 +218,7 @@ def test_force_ends_a_process_that_does_not_end(
 def test_force_kills_a_process_that_ignores_its_end(
     shell: Shell, processes: list[subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.cli.cluster.stop_cluster._FORCE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("headrace.cli.daemon.local_process._FORCE_TIMEOUT_S", 0.2)
     process = started(processes, STAYS, prints=True)
     with fake_cluster({**ANSWERS, "DELETE /cluster": {}}) as cluster:
         write(cluster.address, "nightly", process.pid)

@@ -20,12 +20,12 @@ READY = """
 import json, os, sys
 told = json.loads(sys.stdin.read())
 print("printed", flush=True)
-report = {"address": "http://127.0.0.1:1", "connection_file": repr(sorted(told["settings"].items()))}
+report = {"cluster": {"connection_file": repr(sorted(told["settings"].items()))}, "exit_code": None}
 with open(told["report_descriptor"], "w") as out:
     out.write(json.dumps(report) + "\\n")
 """
 STAYING = READY + "import threading; threading.Event().wait()\n"
-FAILING = READY.replace('"address": "http://127.0.0.1:1"', '"failure": ["no such master", "more"]')
+FAILING = READY.replace('"exit_code": None', '"failure": ["no such master", "more"]')
 SILENT = "import sys; sys.stdin.read(); print('last words'); sys.exit(3)"
 NEVER = "import sys, threading; sys.stdin.read(); threading.Event().wait()"
 
@@ -61,7 +61,7 @@ def test_settings_reach_it_and_stand_on_no_command_line(
     daemon = started_as(STAYING, tmp_path, monkeypatch, dict([SECRET]))
     daemons.append(daemon)
     report = daemon.report()
-    assert report.connection_file == repr([SECRET])
+    assert report.cluster.connection_file == repr([SECRET])
     process = Path("/proc") / str(daemon.pid)
     assert SECRET[1].encode() not in (process / "cmdline").read_bytes()
     environment = (process / "environ").read_bytes()

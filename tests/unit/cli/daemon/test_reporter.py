@@ -6,18 +6,19 @@ import msgspec
 import pytest
 
 from headrace.cli.daemon.messages import Report, Reporter, StarterGoneError
+from headrace.client.deployed_cluster import DeployedCluster
 
 
 def test_a_report_is_told_once() -> None:
     reading, writing = os.pipe()
     reporter = Reporter(writing)
     assert reporter.is_open
-    reporter.tell(Report(address="http://127.0.0.1:8081"))
-    reporter.tell(Report(address="http://127.0.0.1:8082"))
+    reporter.tell(Report(DeployedCluster("http://127.0.0.1:8081")))
+    reporter.tell(Report(DeployedCluster("http://127.0.0.1:8082")))
     assert not reporter.is_open
     with open(reading, "rb") as pipe:
         found = msgspec.json.decode(pipe.read(), type=Report)
-    assert found == Report(address="http://127.0.0.1:8081")
+    assert found == Report(DeployedCluster("http://127.0.0.1:8081"))
 
 
 def test_children_of_the_daemon_do_not_hold_the_pipe_open() -> None:

@@ -23,7 +23,7 @@ if told["settings"]["dies"] == str(number):
 if told["settings"]["fails"] == str(number):
     report = {"failure": ["no such master"]}
 else:
-    report = {"address": "http://127.0.0.1:1"}
+    report = {"cluster": {"address": "http://127.0.0.1:1"}}
 with open(told["report_descriptor"], "w") as out:
     out.write(json.dumps(report) + "\\n")
 if number == 1:
@@ -75,7 +75,7 @@ def test_it_starts_a_session_again_until_that_is_stopped_and_says_why(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         code, report, starts = supervised(tmp_path, monkeypatch)
-    assert (code, report.address, len(starts)) == (0, "http://127.0.0.1:1", 4)
+    assert (code, report.cluster.address, len(starts)) == (0, "http://127.0.0.1:1", 4)
     assert "was killed by signal 9" in caplog.text and "ended with code 3" in caplog.text
     assert "has ended in order: its supervisor ends" in caplog.messages[-1]
     # By then another driver may lead: it has started once it stands by.

@@ -114,6 +114,29 @@ def test_an_ended_job_is_dirty_until_it_is_clean(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_leader_has_begun_to_write_of_a_job_goes_with_its_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        """Nothing catches it."""
+
+    def die(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", die)
+        patched.setattr(os, "unlink", die)
+        for number in (1, 2):
+            with pytest.raises(KilledError):
+                results(tmp_path, seed=number).shut_out(job_id(number), {1})
+    left = [file.name for file in tmp_path.iterdir()]
+    assert len(left) == 2 and all(name.startswith(".") for name in left)
+    store = results(tmp_path)
+    store.create_dirty(entry(1), 2)
+    store.mark_clean(entry(1))
+    assert [file.name[1:33] for file in tmp_path.iterdir()] == [job_id(2).hex()], "it still runs"
+
+
 def test_clean_entries_stay_where_they_are_wanted(tmp_path: Path) -> None:
     store = results(tmp_path, deletes_clean=False)
     store.create_dirty(entry(1), 1)

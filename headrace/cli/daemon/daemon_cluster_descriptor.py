@@ -1,0 +1,132 @@
+"""DaemonClusterDescriptor: clusters on Spark whose drivers are daemons of this machine.
+
+Source: Flink YarnClusterDescriptor, KubernetesClusterDescriptor.
+"""
+
+import contextlib
+import logging
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.api.client.job_client import JobClient
+from headrace.cli.daemon.console_file import last_lines
+from headrace.cli.daemon.daemon_process import DaemonProcess
+from headrace.cli.daemon.local_process import LocalProcess, comes
+from headrace.cli.daemon.messages import RunJobCluster, RunProgram, RunSession
+from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
+from headrace.client.deployed_cluster import DeployedCluster
+from headrace.client.rest_cluster_client import RestClusterClient
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
+from headrace.graph.job_graph import JobGraph
+from headrace.rest.client import CLIENT_TIMEOUT, RETRY_MAX_ATTEMPTS
+from headrace.rest.client_errors import RestUnreachableError
+
+_LOG: Final = logging.getLogger(__name__)
+_PRINTED_LINES: Final = 1_000
+_END_TIMEOUT_S: Final = 60.0
+
+
+class EndedWithoutJobError(ProgramError):
+    """A program has ended before any job of it was taken. `lines` are what it has printed."""
+
+    def __init__(self, exit_code: int, lines: tuple[str, ...]) -> None:
+        super().__init__(f"the program has ended without a job, with code {exit_code}")
+        self.exit_code = exit_code
+        self.lines = lines
+
+
+class DaemonClusterDescriptor(StandaloneClusterDescriptor):
+    """Implements ClusterDescriptor. DaemonFailedError where a cluster does not start."""
+
+    def __init__(self, settings: Settings, *, is_verbose: bool = False) -> None:
+        super().__init__(settings)
+        self._is_verbose: Final = is_verbose
+
+    def deploy_session_cluster(
+        self, name: str, *, is_standby: bool = False, is_supervised: bool = False
+    ) -> DeployedCluster:
+        daemon = self._start(RunSession(name, is_standby=is_standby, is_supervised=is_supervised))
+        deployed = daemon.report().cluster
+        try:
+            # Its answer shows that clients reach it.
+            if not deployed.leader:
+                with deployed.get_cluster_client(self.settings) as client:
+                    client.slots_total()
+        except BaseException:
+            daemon.end()
+            raise
+        daemon.leave()
+        return _supervised(deployed, daemon) if is_supervised else deployed
+
+    def deploy_application_cluster(
+        self,
+        program: Path,
+        arguments: tuple[str, ...] = (),
+        *,
+        is_standby: bool = False,
+        is_supervised: bool = False,
+    ) -> DeployedCluster:
+        """Start it; EndedWithoutJobError where there is nothing to return."""
+        duty = RunProgram(
+            str(program), arguments, is_standby=is_standby, is_supervised=is_supervised
+        )
+        daemon = self._start(duty)
+        report = daemon.report()
+        deployed = report.cluster
+        if report.exit_code is not None:
+            lines = tuple(last_lines(Path(deployed.log_folder), _PRINTED_LINES))
+            daemon.end()
+            raise EndedWithoutJobError(report.exit_code, lines)
+        daemon.leave()
+        return _supervised(deployed, daemon) if is_supervised else deployed
+
+    def deploy_job_cluster(
+        self, name: str, job_graph: JobGraph
+    ) -> tuple[RestClusterClient, JobClient]:
+        daemon = self._start(RunJobCluster(name))
+        deployed = daemon.report().cluster
+        try:
+            cluster = deployed.get_cluster_client(self.settings)
+            try:
+                client = cluster.submit_job(job_graph)
+            except BaseException:
+                cluster.close()
+                raise
+        except BaseException:
+            daemon.end()
+            raise
+        daemon.leave()
+        _LOG.info(
+            "job '%s' (%s) has a cluster of its own at %s (process %d), whose logs are in %s",
+            job_graph.name, job_graph.job_id, cluster.address, daemon.pid, daemon.log_folder,
+        )  # fmt: skip
+        return cluster, client
+
+    def kill_cluster(self, cluster_id: str | None = None) -> None:
+        """End it over REST, and by signals where that does not help on this machine. StillRunningError."""
+        found = self.find(cluster_id)
+        process = LocalProcess.of(found.connection)
+        if process is None:
+            super().kill_cluster(cluster_id)
+            return
+        impatient = {RETRY_MAX_ATTEMPTS.key: "1", CLIENT_TIMEOUT.key: "5 s"}
+        settings = self.settings.with_values(impatient)
+        with (
+            RestClusterClient.of(found, settings) as cluster,
+            contextlib.suppress(RestUnreachableError),
+        ):
+            cluster.shut_down_cluster()
+        if not comes(process.is_gone, _END_TIMEOUT_S):
+            process.end(found.connection, _LOG.warning)
+
+    def _start(self, duty: RunSession | RunProgram | RunJobCluster) -> DaemonProcess:
+        return DaemonProcess(duty, self.settings.to_dict(), is_verbose=self._is_verbose)
+
+
+def _supervised(deployed: DeployedCluster, daemon: DaemonProcess) -> DeployedCluster:
+    return msgspec.structs.replace(
+        deployed, supervisor_pid=daemon.pid, supervisor_log_folder=str(daemon.log_folder)
+    )

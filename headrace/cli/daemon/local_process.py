@@ -1,0 +1,97 @@
+"""LocalProcess: the process of a cluster of this machine, and how it is ended where it does not end by itself."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from headrace.cli.daemon.daemon_process import is_daemon
+from headrace.core.clock import SystemClock
+from headrace.core.errors import ErrorDomain
+from headrace.core.process.process_start import parent_pid, start_ticks
+from headrace.core.security.tls import is_loopback
+from headrace.rest.client_errors import RestError
+from headrace.rest.connections import ClusterConnection
+
+_FORCE_TIMEOUT_S: Final = 10.0
+_LOOK_S: Final = 0.1
+
+
+class StillRunningError(RestError):
+    """A cluster that was told to end has not done so in time."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, connection: ClusterConnection, waited_s: float, hint: str) -> None:
+        process = f" (process {connection.pid})" if connection.pid else ""
+        super().__init__(
+            f"the cluster at {connection.address}{process} still runs after {waited_s:g} s: {hint}"
+        )
+        self.connection = connection
+
+
+class LocalProcess:
+    """The process of a cluster of this machine, told from a later one with its number by the start of both."""
+
+    def __init__(self, pid: int, started: int) -> None:
+        self.pid: Final = pid
+        self._started: Final = started
+
+    @classmethod
+    def of(cls, connection: ClusterConnection) -> "LocalProcess | None":
+        """Return it, or None for a cluster elsewhere, and where nobody knows which process it is."""
+        host = urlsplit(connection.address).hostname or ""
+        if connection.pid <= 0 or not connection.start_ticks or not is_loopback(host):
+            return None
+        return cls(connection.pid, connection.start_ticks)
+
+    def is_gone(self) -> bool:
+        """Return whether it has ended."""
+        return start_ticks(self.pid) != self._started
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing happens where it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                # Of the process that is open here, whoever has its number a moment later.
+                if not self.is_gone():
+                    signal.pidfd_send_signal(descriptor, number)
+            finally:
+                os.close(descriptor)
+
+    def end(self, connection: ClusterConnection, note: Callable[[str], None]) -> None:
+        """End it by signals, its supervisor first. StillRunningError."""
+        supervisor = self._supervisor()
+        if supervisor is not None:
+            # It ends the session in order, then by force, and does not start it again.
+            note(f"its supervisor, process {supervisor.pid}, is told to end")
+            supervisor.send(signal.SIGTERM)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            note(f"process {self.pid} does not end: {number.name}")
+            self.send(number)
+            if comes(self.is_gone, _FORCE_TIMEOUT_S):
+                return
+        raise StillRunningError(connection, _FORCE_TIMEOUT_S, "the kernel does not end it")
+
+    def _supervisor(self) -> "LocalProcess | None":
+        """Return its parent, if that is a daemon of ours: those that nobody supervises have left theirs."""
+        parent = parent_pid(self.pid)
+        begun = start_ticks(parent)
+        if not begun or not is_daemon(parent):
+            return None
+        return LocalProcess(parent, begun)
+
+
+def comes(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait for a condition, and return whether it came in time."""
+    clock, pause = SystemClock(), threading.Event()
+    end_ms = clock.monotonic_ms() + timeout_s * 1000
+    while not condition():
+        if clock.monotonic_ms() >= end_ms:
+            return False
+        pause.wait(_LOOK_S)
+    return True

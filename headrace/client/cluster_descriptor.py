@@ -1,0 +1,179 @@
+"""ClusterDescriptor: finds, starts and ends clusters; ClusterClientFactory makes the one that `execution.target` needs.
+
+Source: Flink ClusterDescriptor, ClusterClientFactory, ClusterClientProvider, StandaloneClusterDescriptor.
+"""
+
+import logging
+from pathlib import Path
+from typing import Final, Protocol
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.executors import ENTRY_POINT_GROUP, TARGET
+from headrace.client.deployed_cluster import DeployedCluster
+from headrace.client.rest_cluster_client import RestClusterClient
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.entry_points import load_entry_point
+from headrace.core.errors import ConfigurationError
+from headrace.graph.job_graph import JobGraph
+from headrace.rest.connections import (
+    FoundConnection,
+    address_of,
+    connection_in,
+    find_connection,
+    find_session,
+)
+
+CONNECTION_FILE: Final = ConfigOption(
+    "headrace.rest.connection-file",
+    str,
+    "",
+    "File with address, token and certificate of the cluster to which `execution.target: remote` submits. Unset: that "
+    "of `rest.address` and `rest.port` among this user's own, or the only one of this machine.",
+)
+SESSION_NAME: Final = ConfigOption(
+    "headrace.session.name",
+    str,
+    "",
+    "Name of the session of this machine to which `execution.target: session` submits. Unset: the only one.",
+)
+_REMOTE: Final = "remote"
+_SESSION: Final = "session"
+_STARTER: Final = "per-job"
+"""Executor that starts clusters: its host also starts those that stay."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+class ClusterDescriptor(Protocol):
+    """Starts clusters of one kind, finds them and ends them; errors of a start leave nothing of it."""
+
+    def deploy_session_cluster(
+        self, name: str, *, is_standby: bool = False, is_supervised: bool = False
+    ) -> DeployedCluster:
+        """Start a session of this name, and return it once it serves clients, or waits behind a leader."""
+        ...
+
+    def deploy_application_cluster(
+        self,
+        program: Path,
+        arguments: tuple[str, ...] = (),
+        *,
+        is_standby: bool = False,
+        is_supervised: bool = False,
+    ) -> DeployedCluster:
+        """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by."""
+        ...
+
+    def deploy_job_cluster(
+        self, name: str, job_graph: JobGraph
+    ) -> tuple[RestClusterClient, JobClient]:
+        """Start a cluster for a job, which ends with it, and return clients of both once the job was taken."""
+        ...
+
+    def retrieve(self, cluster_id: str | None = None) -> RestClusterClient:
+        """Return a client of a cluster that runs: the session of this name, or the one that the settings name.
+
+        NoClusterError, NoSuchClusterError, SeveralClustersError, ConnectionFileError, ConfigurationError.
+        """
+        ...
+
+    def kill_cluster(self, cluster_id: str | None = None) -> None:
+        """End a cluster with its jobs; the errors of `retrieve`."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds; clusters go on. Idempotent."""
+        ...
+
+
+class ClusterClientFactory:
+    """Makes descriptors for settings.
+
+    Example:
+        descriptor = ClusterClientFactory({"execution.target": "session"}).create_cluster_descriptor()
+        with descriptor.retrieve("nightly") as cluster:
+            print(cluster.list_jobs())
+    """
+
+    def __init__(self, settings: dict[str, str] | Settings) -> None:
+        self._settings: Final = Settings(dict(settings))
+
+    def get_cluster_id(self) -> str | None:
+        """Return the name of the session that is meant, None for the only one, and for targets without names."""
+        return self._settings.get_option(SESSION_NAME) or None
+
+    def create_cluster_descriptor(self) -> ClusterDescriptor:
+        """Return the descriptor for `execution.target`: `remote` clusters are found, and all others started, too."""
+        if self._settings.get_option(TARGET) == _REMOTE:
+            return StandaloneClusterDescriptor(self._settings)
+        return load_entry_point(ENTRY_POINT_GROUP, _STARTER).create_cluster_descriptor(
+            self._settings
+        )
+
+
+class StandaloneClusterDescriptor:
+    """Implements ClusterDescriptor for clusters that somebody else has started."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings: Final = settings
+
+    def deploy_session_cluster(
+        self, name: str, *, is_standby: bool = False, is_supervised: bool = False
+    ) -> DeployedCluster:
+        raise self._cannot_start()
+
+    def deploy_application_cluster(
+        self,
+        program: Path,
+        arguments: tuple[str, ...] = (),
+        *,
+        is_standby: bool = False,
+        is_supervised: bool = False,
+    ) -> DeployedCluster:
+        raise self._cannot_start()
+
+    def deploy_job_cluster(
+        self, name: str, job_graph: JobGraph
+    ) -> tuple[RestClusterClient, JobClient]:
+        raise self._cannot_start()
+
+    def retrieve(self, cluster_id: str | None = None) -> RestClusterClient:
+        """Return the client of the cluster that is named; that of its leader, where only its election is named."""
+        settings = self.settings
+        is_named = bool(settings.get_option(CONNECTION_FILE)) or address_of(settings) is not None
+        is_elected = any(key.startswith("high-availability.") for key in settings.to_dict())
+        if cluster_id is None and not is_named and is_elected:
+            # Only now: others need no part of the cluster, and do not load it.
+            from headrace.cluster.high_availability.options import is_highly_available
+
+            if is_highly_available(settings):
+                return RestClusterClient.of_leader(settings)
+        return RestClusterClient.of(self.find(cluster_id), settings)
+
+    def find(self, cluster_id: str | None = None) -> FoundConnection:
+        """Return the connection to the cluster; errors as of `retrieve`."""
+        settings = self.settings
+        if cluster_id is None and settings.get_option(CONNECTION_FILE):
+            return _connection_in(settings.get_option(CONNECTION_FILE))
+        if cluster_id is not None or settings.get_option(TARGET) == _SESSION:
+            return find_session(cluster_id or settings.get_option(SESSION_NAME) or None, _LOG.info)
+        return find_connection(address_of(settings), _LOG.info)
+
+    def kill_cluster(self, cluster_id: str | None = None) -> None:
+        with self.retrieve(cluster_id) as cluster:
+            cluster.shut_down_cluster()
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing."""
+
+    def _cannot_start(self) -> ConfigurationError:
+        return ConfigurationError(
+            TARGET.key, _REMOTE,
+            "it names clusters that run already: name session, application or per-job to start one",
+        )  # fmt: skip
+
+
+def _connection_in(file: str) -> FoundConnection:
+    try:
+        return connection_in(Path(file).expanduser())
+    except FileNotFoundError as error:
+        raise ConfigurationError(CONNECTION_FILE.key, file, "there is no such file") from error

@@ -1,0 +1,44 @@
+"""DeployedCluster: a cluster that was started, and the way to its client. Source: Flink ClusterClientProvider."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.core.config import Settings
+from headrace.core.errors import HostError
+from headrace.rest.connections import connection_in
+
+if TYPE_CHECKING:
+    from headrace.client.rest_cluster_client import RestClusterClient
+
+
+class DeployedCluster(msgspec.Struct, frozen=True):
+    """A cluster that was started. `pid`: the process of its driver, which writes its logs to `log_folder`."""
+
+    address: str = ""
+    """Address of the REST endpoint."""
+    connection_file: str = ""
+    master: str = ""
+    job_id: str = ""
+    """The first job of a program."""
+    leader: str = ""
+    """The leader behind which a standby waits, at `address` if that is known; else empty."""
+    pid: int = 0
+    log_folder: str = ""
+    supervisor_pid: int = 0
+    """Process that starts it again; 0: none does."""
+    supervisor_log_folder: str = ""
+
+    def get_cluster_client(self, settings: Settings | None = None) -> "RestClusterClient":
+        """Return a client of it. HostError of a standby, which serves nobody yet; ConnectionFileError."""
+        # Imported late: commands that only hear of a cluster need none of it.
+        from headrace.client.rest_cluster_client import RestClusterClient
+
+        if not self.connection_file:
+            leader = self.leader or "it does not serve REST"
+            raise HostError(
+                f"process {self.pid} takes no clients: ask who leads the cluster ({leader})"
+            )
+        given = {} if settings is None else settings.to_dict()
+        return RestClusterClient.of(connection_in(Path(self.connection_file)), given)
