@@ -119,7 +119,7 @@ def test_an_application_whose_driver_dies_before_its_first_job_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, report, starts = supervised(tmp_path, monkeypatch, duty=APPLICATION, dies=1)
-    assert (code, report.address) == (3, "http://127.0.0.1:1")
+    assert (code, report.cluster.address) == (3, "http://127.0.0.1:1")
     # Its starter still waits for the first job.
     assert [start["is_standby"] for start in starts] == [False, False]
 
