@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.core.process.failpoints import Failpoint
+from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
 
 _TASK_COUNT: Final = 2
@@ -151,8 +152,7 @@ def kill_without_pause(folder: Path) -> Outcome:
             leader.kill()
             killed_count += 1
             killed_s = time.monotonic()
-            leader, standby = standby, pair.start(f"standby-{killed_count}")
-            leader.wait_for("leads")
+            leader, standby = _leader_first(standby, pair.start(f"standby-{killed_count}"))
         leader.kill()
         killed_s = time.monotonic()
         running = _await_running(standby, job)
@@ -174,6 +174,20 @@ def _leader_and_standby(pair: Rivals, job: NumbersJob) -> tuple[DriverProcess, D
     job.await_begin()
     second.await_standby()
     return first, second
+
+
+def _leader_first(one: DriverProcess, other: DriverProcess) -> tuple[DriverProcess, DriverProcess]:
+    """Wait until one of two drivers leads, and return it before the other.
+
+    That is the one that has stood by for longer, but on a busy machine either may look first.
+    """
+
+    def leads() -> bool:
+        assert one.is_alive and other.is_alive, f"{one.log[-4000:]}\n{other.log[-4000:]}"
+        return any(driver.find("leads") for driver in (one, other))
+
+    wait_until(leads, 120, f"{one.name} or {other.name} leads")
+    return (one, other) if one.find("leads") else (other, one)
 
 
 def _await_running(driver: DriverProcess, job: NumbersJob) -> dict[str, Any]:

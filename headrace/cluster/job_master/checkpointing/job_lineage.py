@@ -106,7 +106,14 @@ class JobLineage:
         if self._is_refused:
             # The error says from where and how it may go on.
             return
-        if left.kept_uri:
+        if left.kept_uri and status is JobStatus.SUSPENDED:
+            _LOG.warning(
+                "job %s is suspended, and its last checkpoint is kept: the next leader goes on from it, if there is "
+                "one, else start the job with -s %s",
+                self._job_id,
+                left.kept_uri,
+            )
+        elif left.kept_uri:
             _LOG.warning(
                 "job %s has ended (%s), and its last checkpoint is kept: go on from it with -s %s",
                 self._job_id,
