@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.dashboard import golden_answers as answers
+from tests.dashboard import golden_checkpoints as checkpoints
 from tests.dashboard import golden_processes as processes
 from tests.dashboard import golden_state as state
 from tests.dashboard.golden_answers import Answer, NotFoundError
@@ -41,10 +42,10 @@ ANSWERS: Final[dict[str, Answer]] = {
     f"GET {_JOB}/metrics": answers.job_metrics,
     f"GET {_JOB}/metrics-history": answers.metrics_history,
     f"GET {_JOB}/watermarks": job_watermarks,
-    f"GET {_JOB}/checkpoints": answers.checkpoints,
-    f"GET {_JOB}/checkpoints/config": answers.checkpoint_config,
-    f"GET {_JOB}/checkpoints/details/{{checkpointid}}": answers.checkpoint_details,
-    f"GET {_JOB}/checkpoints/details/{{checkpointid}}/subtasks/{{vertexid}}": answers.checkpoint_subtasks,
+    f"GET {_JOB}/checkpoints": checkpoints.checkpoints,
+    f"GET {_JOB}/checkpoints/config": checkpoints.checkpoint_config,
+    f"GET {_JOB}/checkpoints/details/{{checkpointid}}": checkpoints.checkpoint_details,
+    f"GET {_JOB}/checkpoints/details/{{checkpointid}}/subtasks/{{vertexid}}": checkpoints.checkpoint_subtasks,
     f"GET {_VERTEX}": answers.vertex,
     f"GET {_VERTEX}/subtasks/{{subtaskindex}}/attempts/{{attempt}}": answers.numbered_attempt,
     f"GET {_VERTEX}/subtasktimes": answers.subtask_times,

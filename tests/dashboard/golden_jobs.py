@@ -4,6 +4,7 @@ Each is described once, by vertices and what their subtasks do; the answers of t
 """
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -197,7 +198,6 @@ FAILING: Final = GoldenJob(
                     "taskName": "Sink: ledger (1/1) - execution #3",
                     "endpoint": "10.0.0.11:34567",
                     "taskManagerId": TASK_MANAGERS[0],
-                    "concurrentExceptions": [],
                 }
             ],
         },
@@ -294,13 +294,14 @@ def io_metrics(subtasks: tuple[Subtask, ...], lived_ms: int) -> dict[str, Any]:
     }
 
 
-def state_counts(subtasks: tuple[Subtask, ...]) -> dict[str, int]:
-    """Subtasks of each state, which names every state."""
+def state_counts(parts: Iterable[Subtask | Vertex]) -> dict[str, int]:
+    """Subtasks or vertices of each state, which names every state."""
     states = (
         "CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING", "FINISHED", "CANCELING", "CANCELED", "FAILED",
         "RECONCILING",
     )  # fmt: skip
-    return {state: sum(subtask.status == state for subtask in subtasks) for state in states}
+    statuses = [each.status for each in parts]
+    return {state: statuses.count(state) for state in states}
 
 
 def lived_ms(job: GoldenJob) -> int:
@@ -329,7 +330,6 @@ def job_details(job: GoldenJob) -> dict[str, Any]:
 def job_info(job: GoldenJob) -> dict[str, Any]:
     """Answer of `/jobs/<id>`."""
     lived = lived_ms(job)
-    statuses = [vertex.status for vertex in job.vertices]
     names = (
         "INITIALIZING", "CREATED", "RUNNING", "FAILING", "FAILED", "CANCELLING", "CANCELED", "FINISHED", "RESTARTING",
         "SUSPENDED", "RECONCILING",
@@ -364,7 +364,7 @@ def job_info(job: GoldenJob) -> dict[str, Any]:
             }
             for vertex in job.vertices
         ],
-        "status-counts": {status: statuses.count(status) for status in set(statuses)},
+        "status-counts": state_counts(job.vertices),
         "plan": plan(job),
         "pending-operators": 0,
     }

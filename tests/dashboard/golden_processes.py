@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.dashboard.golden_answers import NotFoundError, Query, metric_list
-from tests.dashboard.golden_jobs import JOBS, NOW, TASK_MANAGERS
+from tests.dashboard.golden_jobs import JOBS, NOW, TASK_MANAGERS, GoldenJob
 
 _MIB: Final = 1024 * 1024
 _LOG: Final = "".join(
@@ -29,6 +29,10 @@ def _known(manager: str) -> str:
     return manager
 
 
+def _running() -> list[GoldenJob]:
+    return [job for job in JOBS.values() if job.state == "RUNNING"]
+
+
 def _task_manager(manager: str) -> dict[str, Any]:
     resource = {
         "cpuCores": 2.0,
@@ -46,6 +50,7 @@ def _task_manager(manager: str) -> dict[str, Any]:
         "timeSinceLastHeartbeat": NOW - 900,
         "slotsNumber": 6,
         "freeSlots": 2 if manager == TASK_MANAGERS[0] else 1,
+        "assignedTasks": 4 * len(_running()),
         "totalResource": resource,
         "freeResource": resource,
         "hardware": {
@@ -76,7 +81,6 @@ def task_managers(_: Sequence[str], query: Query) -> Any:
 def task_manager(parts: Sequence[str], query: Query) -> Any:
     answer = _task_manager(_known(parts[0]))
     slot = answer["totalResource"]
-    running = [job for job in JOBS.values() if job.state == "RUNNING"]
     memory = dict.fromkeys(
         (
             "nonHeapUsed",
@@ -91,7 +95,7 @@ def task_manager(parts: Sequence[str], query: Query) -> Any:
     )
     return answer | {
         "allocatedSlots": [
-            {"jobId": job.id, "resource": slot, "assignedTasks": 4} for job in running
+            {"jobId": job.id, "resource": slot, "assignedTasks": 4} for job in _running()
         ],
         "metrics": memory
         | {

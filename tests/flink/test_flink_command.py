@@ -1,17 +1,26 @@
 """Flink's own command `flink`, unchanged, before jobs of a cluster that somebody else started."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headrace.core.elements import MAX_WATERMARK
 from headrace.rest.client import RestClient
 from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.flink.flink_distribution import PYTHON, FlinkCommand
-from tests.integration.rest.counting_program import SETTINGS, Program, await_running
+from tests.integration.rest.counting_program import (
+    SETTINGS,
+    Program,
+    await_running,
+    completed,
+    vertices,
+)
 
+NO_WATERMARK = -(2**63)
 JAVA_PROGRAM = """\
 import os
 from py4j.java_gateway import GatewayParameters, JavaGateway
@@ -61,12 +70,26 @@ def path_in(printed: str) -> Path:
     return Path(line.partition("Path: file:")[2])
 
 
-def test_it_lists_a_job_and_cancels_it(
+def test_it_lists_jobs_by_state_and_cancels_one(
     flink: FlinkCommand, rest: RestClient, program: Program
 ) -> None:
-    listed = flink.done("list")
-    assert f" : {job_id(program)} : a job of somebody (RUNNING)" in listed
+    line = f" : {job_id(program)} : a job of somebody "
+    assert f"{line}(RUNNING)" in flink.done("list")
+    assert f"{line}(RUNNING)" in flink.done("list", "-r")
+    scheduled = flink.done("list", "-s")
+    assert "No scheduled jobs." in scheduled and line not in scheduled
     assert f"Cancelled job {job_id(program)}." in flink.done("cancel", job_id(program))
+    wait_until(lambda: status(rest, program) == "CANCELED")
+    assert f"{line}(CANCELED)" in flink.done("list", "-a").partition(" Terminated Jobs ")[2]
+
+
+def test_it_cancels_a_job_with_a_savepoint(
+    flink: FlinkCommand, rest: RestClient, program: Program, tmp_path: Path
+) -> None:
+    printed = flink.done("cancel", "-s", str(tmp_path / "savepoints"), job_id(program))
+    (savepoint,) = (tmp_path / "savepoints").iterdir()
+    assert f"Savepoint stored in file:{savepoint}." in printed
+    assert (savepoint / "_metadata").is_file()
     wait_until(lambda: status(rest, program) == "CANCELED")
 
 
@@ -79,18 +102,51 @@ def test_it_takes_a_savepoint_and_deletes_it(
     assert not savepoint.exists()
 
 
+def test_it_begins_a_savepoint_without_waiting_and_prints_its_trigger_id(
+    flink: FlinkCommand, rest: RestClient, program: Program, tmp_path: Path
+) -> None:
+    printed = flink.done("savepoint", "-detached", job_id(program), str(tmp_path / "savepoints"))
+    begun = re.search("Successfully trigger manual savepoint, triggerId: ([0-9a-f]{32})", printed)
+    assert begun is not None, printed
+    operation = completed(rest, f"{program.job}/savepoints/{begun[1]}")
+    assert (Path(operation["location"].removeprefix("file:")) / "_metadata").is_file()
+
+
+def test_it_is_told_that_savepoints_have_no_native_format(
+    flink: FlinkCommand, rest: RestClient, program: Program, tmp_path: Path
+) -> None:
+    printed = flink.failed("savepoint", "-type", "native", job_id(program), str(tmp_path / "s"))
+    assert "There is no NATIVE format here: savepoints are CANONICAL" in printed
+    assert status(rest, program) == "RUNNING" and not (tmp_path / "s").exists()
+
+
 def test_it_takes_a_checkpoint(flink: FlinkCommand, rest: RestClient, program: Program) -> None:
     printed = flink.done("checkpoint", "-full", job_id(program))
     number = rest.get(f"{program.job}/checkpoints")["latest"]["completed"]["id"]
     assert f"Checkpoint(FULL) {number} for job {job_id(program)} completed." in printed
 
 
+@pytest.mark.parametrize(
+    ("option", "word", "watermark"),
+    [((), "Suspending", NO_WATERMARK), (("-d",), "Draining", MAX_WATERMARK)],
+)
 def test_it_stops_a_job_with_a_savepoint(
-    flink: FlinkCommand, rest: RestClient, program: Program, tmp_path: Path
+    flink: FlinkCommand,
+    rest: RestClient,
+    program: Program,
+    tmp_path: Path,
+    option: tuple[str, ...],
+    word: str,
+    watermark: int,
 ) -> None:
-    printed = flink.done("stop", "-p", str(tmp_path / "savepoints"), job_id(program))
+    folder = str(tmp_path / "savepoints")
+    printed = flink.done("stop", *option, "-p", folder, job_id(program))
+    assert f'{word} job "{job_id(program)}" with a CANONICAL savepoint.' in printed
     assert (path_in(printed) / "_metadata").is_file()
     wait_until(lambda: status(rest, program) == "FINISHED")
+    # Drained, its event time has come to its end; after the other stop it goes on where it was.
+    path = f"{program.job}/vertices/{vertices(rest, program.job)[1]['id']}/watermarks"
+    assert {int(each["value"]) for each in rest.get(path)} == {watermark}
 
 
 def test_it_prints_why_something_failed_and_ends_with_1(

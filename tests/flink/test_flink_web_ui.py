@@ -74,6 +74,7 @@ def executor(
         "rest.authentication": "none",
         "headrace.rest.dashboard-directory": str(web_ui),
         "web.submit.enable": "true",
+        "rest.profiling.enabled": "true",
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_HOME", str(tmp_path_factory.mktemp("home")))
@@ -152,6 +153,18 @@ def test_a_flame_graph_is_drawn(
     watched.open(executor.rest_address, f"/job/running/{job}/overview/{counter}/flamegraph")
     watched.page.get_by_text("Mixed", exact=True).click()
     expect(watched.page.locator("g.frame, .d3-flame-graph g").first).to_be_visible(timeout=SOON_MS)
+    assert watched.problems == []
+
+
+@pytest.mark.parametrize("process", ["job-manager", "task-manager/mini-tm-1"])
+def test_a_profile_is_taken_on_its_profiler_page(
+    executor: MiniClusterExecutor, program: Program, watched: WatchedPage, process: str
+) -> None:
+    page = watched.page
+    watched.open(executor.rest_address, f"/{process}/profiler")
+    page.locator("nz-input-number input").fill("1")
+    page.get_by_role("button", name="Create Profiling Instance").click()
+    expect(page.get_by_text("FINISHED").first).to_be_visible(timeout=SOON_MS)
     assert watched.problems == []
 
 

@@ -10,7 +10,10 @@ from typing import Any, Final
 
 import pytest
 
+from headrace.rest.client import RestClient
+from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
+from tests.integration.rest.uploads import ended, send_program
 from tests.spark.commands import NO_UI, SQUARES, Commands
 from tests.spark.programs import Program
 
@@ -42,6 +45,19 @@ descriptor.kill_cluster("nightly")
 print("KILLED")
 """
 
+UPLOADED: Final = """
+import sys
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+numbers = env.from_collection([1, 2, 3], type_info=Types.LONG())
+factor = int(sys.argv[1])
+numbers.map(lambda n: n * factor, output_type=Types.LONG()).print()
+env.execute("uploaded")
+"""
+
 
 @pytest.fixture
 def commands(tmp_path: Path, started: list[Program]) -> Commands:
@@ -62,6 +78,23 @@ def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
     assert "COLLECTED [1, 4, 9]" in commands("run", "--cluster", "nightly", "squares.py")
     # A client of Spark Connect, whose own server computes what the stream reads.
     assert "COLLECTED [3, 6, 9]" in commands("run", "--target", "session", "connect.py")
+    # A client that has nothing but REST: a process beside the driver runs what it uploads.
+    [file] = (tmp_path / "home" / "clusters").glob("*.json")
+    rest = RestClient.of(connection_in(file))
+    jar = Path(send_program(rest, "uploaded.py", UPLOADED.encode())["filename"]).name
+    job = rest.post(f"/jars/{jar}/run", {"programArgsList": ["10"]})["jobid"]
+    assert ended(rest, job)["application-status"] == "SUCCEEDED"
+    assert ("uploaded", "FINISHED") in [
+        (one["name"], one["state"]) for one in rest.get("/jobs/overview")["jobs"]
+    ]
+    outputs = tmp_path / "home" / "logs"
+    wait_until(
+        lambda: any(
+            {"10", "20", "30"} <= set(file.read_text().splitlines())
+            for file in outputs.rglob("*.out")
+        ),
+        what="what the uploaded program prints",
+    )
 
     assert commands.running_jobs().keys() == {"first", "second"}
     wait_until(

@@ -6,7 +6,6 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -17,6 +16,7 @@ from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.rest.counting_program import SETTINGS, await_running, completed
+from tests.integration.rest.uploads import ended, send_program
 from tests.unit.rest.golden_shapes import assert_golden
 
 pytestmark = pytest.mark.integration
@@ -66,23 +66,11 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
 
 
 def upload(rest: RestClient, name: str, content: bytes) -> str:
-    """Upload a file as `curl -F jarfile=@name` does, and return its id."""
-    body = (
-        f'--limit\r\nContent-Disposition: form-data; name="jarfile"; filename="{name}"\r\n'
-        "Content-Type: application/x-java-archive\r\n\r\n"
-    ).encode() + content + b"\r\n--limit--\r\n"  # fmt: skip
-    kind = "multipart/form-data; boundary=limit"
-    answer = rest.exchange("POST", "/jars/upload", body, content_type=kind)
-    assert_golden("POST /jars/upload", json.loads(answer))
+    """Upload a file, and return its id."""
+    assert_golden("POST /jars/upload", send_program(rest, name, content))
     listed = rest.get("/jars")
     assert_golden("GET /jars", listed)
     return listed["files"][0]["id"]
-
-
-def ended(rest: RestClient, job: str) -> dict[str, Any]:
-    path = f"/jobs/{job}/execution-result"
-    wait_until(lambda: rest.get(path)["status"]["id"] == "COMPLETED")
-    return rest.get(path)["job-execution-result"]
 
 
 def test_a_program_is_planned_and_run_with_its_arguments_in_another_process(

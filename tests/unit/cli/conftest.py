@@ -8,12 +8,29 @@ import pytest
 from headrace.cli.main import main
 from tests.unit.cli.restored_logs import restored_logs
 from tests.unit.cli.shell import Outcome, Shell
+from tests.unit.rest.fake_cluster import Answer, FakeCluster, Request
+from tests.unit.rest.golden_shapes import is_route
 
 
 @pytest.fixture(autouse=True)
 def logs_as_they_were() -> Iterator[None]:
     with restored_logs():
         yield
+
+
+@pytest.fixture(autouse=True)
+def of_routes_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a command asks a fake cluster, a real one has a route for."""
+    asked: list[str] = []
+    answer = FakeCluster.answer
+
+    def remembered(cluster: FakeCluster, request: Request) -> Answer:
+        asked.append(request.line)
+        return answer(cluster, request)
+
+    monkeypatch.setattr(FakeCluster, "answer", remembered)
+    yield
+    assert [line for line in asked if not is_route(line)] == []
 
 
 @pytest.fixture

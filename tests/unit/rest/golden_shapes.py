@@ -6,12 +6,28 @@ arrays with each shape that an element may have, `number`, `text`, `bool` or `nu
 
 import ast
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from headrace.rest.routes import ROUTES
 
 GOLDEN: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "golden_shapes.json").read_text()
 )
+
+NOT_ALWAYS: Final = frozenset(
+    (
+        "attempt-number", "data", "discarded", "endpoint", "external_path", "failure_message", "failure_timestamp",
+        "taskManagerId", "taskName",
+    )
+)  # fmt: skip
+"""Fields that some elements of an array have, or some answers."""
+KEYED_BY_DATA: Final = frozenset(("settings", "tasks", "user-config"))
+"""Fields whose own fields are named by a job: its settings, its vertices."""
+OF_DATA: Final = frozenset(("values",))
+"""Fields that hold what is in the state of a job."""
 
 
 def shape(value: Any) -> Any:
@@ -53,6 +69,33 @@ def is_like(found: Any, golden: Any) -> bool:
     return found == golden
 
 
+def differences(found: Any, golden: Any, place: str = "") -> Iterator[str]:
+    """Yield where the shape of an invented answer is none that the route gives.
+
+    Anything may be null or empty in it, or in the golden one.
+    """
+    field = place.rpartition(".")[2]
+    if field in OF_DATA:
+        return
+    if isinstance(found, list) and isinstance(golden, list):
+        ones: list[Any] = golden
+        arrays: list[Any] = found
+        for each in arrays if ones else []:
+            yield from min((list(differences(each, one, f"{place}[]")) for one in ones), key=len)
+    elif isinstance(found, dict) and isinstance(golden, dict):
+        fields: dict[str, Any] = found
+        expected: dict[str, Any] = golden
+        if field in KEYED_BY_DATA:
+            yield from differences(list(fields.values()), list(expected.values()), place)
+            return
+        for key in sorted((fields.keys() ^ expected.keys()) - NOT_ALWAYS):
+            yield f"{place}.{key} is {'not known' if key in fields else 'missing'}"
+        for key in fields.keys() & expected.keys():
+            yield from differences(fields[key], expected[key], f"{place}.{key}")
+    elif found != golden and "null" not in (found, golden):
+        yield f"{place} is {json.dumps(found)} and not {json.dumps(golden)}"
+
+
 def assert_golden(route: str, content: Any, status: int | None = None) -> None:
     """Fail unless this is the JSON, or the type of another answer, that the route gives, and its status if given.
 
@@ -62,6 +105,14 @@ def assert_golden(route: str, content: Any, status: int | None = None) -> None:
     found = content if isinstance(content, str) else shape(content)
     assert status in (None, golden["status"]), (route, status)
     assert is_like(found, golden["answer"]), f"{route}: {json.dumps(found)}"
+
+
+def is_route(line: str) -> bool:
+    """Return whether a request, `GET /jobs/ab`, is for a route of the table."""
+    return any(
+        re.fullmatch(re.sub(r"{\w+}", "[^/]+", f"{route.method} {route.path}"), line)
+        for route in ROUTES
+    )
 
 
 def asserted_routes(file: Path) -> set[str]:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ import pytest
 
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import EventLoopThread
 from headrace.rest.cluster_view import ControlPlane
+from headrace.rest.connections import read_connection
 from headrace.rest.server import RestServer
 from tests.unit.rest.sample_cluster import SampleBlobServer, SampleDispatcher, SampleResourceManager
 
@@ -45,6 +48,7 @@ class ServedCluster:
     resource_manager: SampleResourceManager
     token: str
     blob_server: SampleBlobServer
+    ca_file: str = ""
 
     @property
     def authority(self) -> str:
@@ -58,7 +62,7 @@ class ServedCluster:
         content = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
         if content is not None:
             sent = {"Content-Type": "application/json"} | sent
-        connection = http.client.HTTPConnection(self.authority, timeout=30)
+        connection = self._connection()
         try:
             connection.request(method, path, content, sent)
             response = connection.getresponse()
@@ -66,6 +70,15 @@ class ServedCluster:
             return Answer(response.status, response.read(), found)
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if not self.ca_file:
+            return http.client.HTTPConnection(self.authority, timeout=30)
+        context = ssl.create_default_context(cafile=self.ca_file)
+        # The certificate vouches for itself alone, and names no host.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.check_hostname = False
+        return http.client.HTTPSConnection(self.authority, timeout=30, context=context)
 
     def get(self, path: str) -> Answer:
         return self.ask("GET", path)
@@ -87,6 +100,7 @@ def served_cluster(
     settings: dict[str, str] | None = None,
     log_folder: Path | None = None,
     clock: Clock | None = None,
+    identity: TlsIdentity | None = None,
 ) -> Iterator[ServedCluster]:
     """Serve the sample cluster at any free port; connection files are below `home`."""
     patch.setenv("HEADRACE_HOME", str(home))
@@ -104,12 +118,15 @@ def served_cluster(
         Settings({"rest.port": "0", **(settings or {})}),
         clock or SystemClock(),
         name="sample",
+        identity=identity,
     )
     try:
         server.start()
         (file,) = (home / "clusters").glob("*.json")
-        token = json.loads(file.read_text()).get("token", "")
-        yield ServedCluster(server, dispatcher, resource_manager, token, blob_server)
+        found = read_connection(file)
+        yield ServedCluster(
+            server, dispatcher, resource_manager, found.token, blob_server, found.ca_file
+        )
     finally:
         server.close()
         control.stop()

@@ -1,10 +1,22 @@
 """Authentication: requests that the REST endpoint answers, and those that it refuses before it looks at them."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
+from headrace.core.security.tls import generate_identity
 from headrace.rest.authentication import RequestHead, RestGuard, guard_of
+from headrace.rest.client import RestClient
+from headrace.rest.client_errors import RestUnreachableError, UnauthorizedError
+from headrace.rest.connections import find_connection
+from tests.unit.rest.sample_cluster import RUNNING_JOB
+from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
 TOKEN = "a" * 64
 HOST = "127.0.0.1:8081"
@@ -165,3 +177,47 @@ def test_names_behind_a_proxy_are_allowed_by_an_option() -> None:
     rules = guard_of(settings, TOKEN, "127.0.0.1", 8081, is_tls=False)
     assert status(head(authorization=BEARER, host="streams.example"), rules) is None
     assert status(head(authorization=BEARER, host="evil.example"), rules) == 403
+
+
+@pytest.fixture
+def tls_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedCluster]:
+    """A cluster that listens at all addresses of this machine."""
+    identity = generate_identity(SystemClock().now_ms())
+    settings = {"rest.bind-address": "0.0.0.0"}
+    with served_cluster(tmp_path, monkeypatch, settings, identity=identity) as served:
+        yield served
+
+
+def test_beyond_this_host_the_endpoint_speaks_tls_with_the_certificate_of_its_connection_file(
+    tls_cluster: ServedCluster,
+) -> None:
+    found = find_connection(None, print)
+    address, ca_file = found.connection.address, found.connection.ca_file
+    assert address.startswith("https://")
+    assert RestClient.of(found).get("/jobs")["jobs"]
+    with pytest.raises(UnauthorizedError, match="no token was sent"):
+        RestClient(address, ca_file=ca_file).get("/jobs")
+    assert tls_cluster.ask("GET", "/jobs", headers={}).status == 401
+    with pytest.raises(RestUnreachableError, match="certificate is not to be trusted"):
+        RestClient(address, tls_cluster.token).get("/jobs")
+    with pytest.raises(RestUnreachableError, match="no cluster answers at http:"):
+        RestClient(address.replace("https:", "http:"), tls_cluster.token).get("/jobs")
+
+
+def test_the_cookie_of_an_endpoint_with_tls_travels_over_tls_alone(
+    tls_cluster: ServedCluster,
+) -> None:
+    signed_in = tls_cluster.ask("POST", "/session", {"token": tls_cluster.token}, headers={})
+    assert signed_in.status == 200
+    cookie, *rules = signed_in.headers["set-cookie"].split("; ")
+    assert {"Secure", "HttpOnly", "SameSite=Strict"} <= set(rules)
+    browser = {"Cookie": cookie, "Sec-Fetch-Site": "same-origin"}
+    assert tls_cluster.ask("GET", "/jobs", headers=browser).status == 200
+
+
+def test_a_command_in_a_process_of_its_own_lists_jobs_over_tls(tls_cluster: ServedCluster) -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "headrace", "list"], capture_output=True, text=True
+    )
+    assert listed.returncode == 0, listed.stderr
+    assert f" : {RUNNING_JOB.hex()} : " in listed.stdout

@@ -4,6 +4,8 @@ Routes that need programs, state or a real job are asserted by the tests that as
 mean.
 """
 
+import contextlib
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +15,19 @@ import pytest
 from headrace.rest.rest_route import RestRoute
 from headrace.rest.routes import ROUTES
 from tests.architecture.floor_plan import ROOT
-from tests.unit.rest.golden_shapes import GOLDEN, assert_golden, asserted_routes, is_like, shape
+from tests.dashboard.fake_cluster import ANSWERS
+from tests.dashboard.golden_answers import NotFoundError
+from tests.dashboard.golden_jobs import JOBS, TASK_MANAGERS
+from tests.unit.cli.jobs.answers import OF_EVERY_COMMAND
+from tests.unit.rest.golden_shapes import (
+    GOLDEN,
+    assert_golden,
+    asserted_routes,
+    differences,
+    is_like,
+    is_route,
+    shape,
+)
 from tests.unit.rest.sample_cluster import (
     COUNTER,
     LOG_NAME,
@@ -146,3 +160,47 @@ def test_a_shape_with_a_field_more_or_less_is_another_one() -> None:
     assert not is_like(shape({"jobs": [{"id": "a"}]}), {"jobs": []})
     assert not is_like(shape({"jobs": [{"id": "a", "more": 1}]}), golden)
     assert not is_like(shape({}), golden)
+
+
+EXAMPLES: dict[str, list[str]] = {name: [value] for name, value in PARAMETERS.items()} | {
+    "jobid": [job.id for job in JOBS.values()],
+    "vertexid": [vertex.id for job in JOBS.values() for vertex in job.vertices],
+    "taskmanagerid": list(TASK_MANAGERS),
+    "subtaskindex": ["0"],
+    "attempt": ["0", "1", "2"],
+    "checkpointid": ["70", "73", "74", "75"],
+    "filename": ["jobmanager.log", "taskmanager.log"],
+}
+"""Ids of the cluster that tests of the dashboard look at."""
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_that_the_dashboard_is_tested_with_is_of_the_golden_shape(name: str) -> None:
+    found: list[Any] = []
+    for parts in itertools.product(*(EXAMPLES[each] for each in re.findall(r"{(\w+)}", name))):
+        with contextlib.suppress(NotFoundError):
+            found.append(ANSWERS[name](parts, {"table": "keyed", "state": "customer"}))
+    golden = GOLDEN[name]["answer"]
+    assert found
+    if isinstance(golden, str):
+        assert golden.startswith("text/plain") and all(isinstance(each, str) for each in found)
+    else:
+        assert {other for each in found for other in differences(shape(each), golden)} == set()
+
+
+def test_a_field_more_or_less_or_of_another_kind_is_told() -> None:
+    golden = {"jobs": [{"id": "text", "end": "number"}], "settings": {"a": "text"}}
+    found = {"jobs": [{"id": 1, "begin": 2}], "settings": {"b": "c"}}
+    assert list(differences(shape(found), golden)) == [
+        ".jobs[].begin is not known",
+        ".jobs[].end is missing",
+        '.jobs[].id is "number" and not "text"',
+    ]
+    empty = {"jobs": [], "settings": {}}
+    assert list(differences(shape(empty), golden)) == []
+
+
+def test_all_that_commands_are_answered_in_tests_are_routes() -> None:
+    assert [line for line in OF_EVERY_COMMAND if not is_route(line)] == []
+    assert not is_route("GET /jobs/ab/watermark")
+    assert not is_route("GET /jobs/ab/vertices")

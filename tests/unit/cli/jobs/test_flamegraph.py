@@ -106,12 +106,12 @@ def test_a_file_that_cannot_be_written_is_told(shell: Shell, tmp_path: Path) -> 
 def test_the_wait_for_samples_has_an_end() -> None:
     clock = ManualClock()
     with (
-        fake_cluster({"GET /f": NOT_YET}, token="") as cluster,
+        fake_cluster({f"GET {PATH}": NOT_YET}, token="") as cluster,
         pytest.raises(NoSamplesError, match="no sample after 60 s"),
     ):
         client = RestClient(cluster.address)
         await_samples(
-            client, "/f", {}, clock.monotonic_ms, lambda seconds: clock.advance_ms(20_000)
+            client, PATH, {}, clock.monotonic_ms, lambda seconds: clock.advance_ms(20_000)
         )
     assert len(cluster.requests) == 5
 

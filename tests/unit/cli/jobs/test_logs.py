@@ -97,7 +97,7 @@ class Enough(Exception):
 
 def followed(states: Sequence[bytes], offset: int) -> bytes:
     """All that is written while a log has these contents, one after the other."""
-    answers = {"GET /log": tuple(Answer(200, state) for state in states)}
+    answers = {"GET /jobmanager/log": tuple(Answer(200, state) for state in states)}
     written: list[bytes] = []
     pauses = 0
 
@@ -109,7 +109,7 @@ def followed(states: Sequence[bytes], offset: int) -> bytes:
 
     with fake_cluster(answers, token="") as cluster, pytest.raises(Enough):
         client = RestClient(cluster.address)
-        follower = LogFollower(client, "/log", offset, written.append, pytest.fail)
+        follower = LogFollower(client, "/jobmanager/log", offset, written.append, pytest.fail)
         follow_log(follower, wait, is_endless=True)
     return b"".join(written)
 

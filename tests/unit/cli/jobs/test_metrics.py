@@ -121,8 +121,8 @@ def test_options_that_do_not_fit_are_refused(shell: Shell, options: list[str]) -
 
 def test_many_names_are_asked_for_in_several_requests_of_bounded_length() -> None:
     values = {f"operator_{number:04}.{'x' * 80}": str(number) for number in range(200)}
-    with fake_cluster({"GET /m": metrics_of(values)}, token="") as cluster:
-        found = read_metrics(RestClient(cluster.address), "/m", ())
+    with fake_cluster({"GET /jobmanager/metrics": metrics_of(values)}, token="") as cluster:
+        found = read_metrics(RestClient(cluster.address), "/jobmanager/metrics", ())
     assert [one["value"] for one in found] == list(values.values())
     lengths = [len(one.query["get"][0]) for one in cluster.requests[1:]]
     assert len(lengths) > 1
