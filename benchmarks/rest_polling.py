@@ -2,9 +2,10 @@
 
 The control plane and the tasks without data of `tasks_per_job.py`, each with all metrics that a task has, and the REST
 server beside them. TaskManagers run on the control thread here, so their share of the work counts as its. Browsers are
-threads of another process; each asks as the dashboard's page "why is it slow" does, which asks most, every
-`web.refresh-interval`: overview, list of jobs, the job, its exceptions, six metrics of 60 vertices (of larger jobs the
-dashboard asks for no more), and subtasks and back pressure of 24. Figures: processor time of the control thread, as a
+threads of another process; each asks as the dashboard's page "why is it slow" does, which asks most, and for the event
+time of all subtasks as "why is there no output" does, every `web.refresh-interval`: overview, list of jobs, the job,
+its exceptions and watermarks, six metrics of 60 vertices (of larger jobs the dashboard asks for no more), and subtasks
+and back pressure of 24. Figures: processor time of the control thread, as a
 share of the time that passed, with browsers and without, in turn; the REST thread's beside it; how long a browser
 waited for the job; and rounds per browser, as one that waits asks less often.
 
@@ -118,7 +119,7 @@ def measure(browser_count: int, seconds: float, turns: int) -> dict[str, Any]:
             handle.call(await_running(handle, graph.job_id), TIMEOUT_S)
             (file,) = Path(directory, "clusters").glob("*.json")
             job = f"/jobs/{graph.job_id.hex()}"
-            paths = [job, "/overview", "/jobs/overview", f"{job}/exceptions"]
+            paths = [job, "/overview", "/jobs/overview", f"{job}/exceptions", f"{job}/watermarks"]
             paths += [
                 f"{job}/vertices/{vertex.vertex_id.hex()}/subtasks/metrics?get={_METRICS}"
                 for vertex in graph.vertices[:_ASKED]

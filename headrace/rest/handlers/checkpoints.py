@@ -31,6 +31,8 @@ _CLASS_NAMES: Final[Mapping[CheckpointStatus, models.ClassName]] = {
     CheckpointStatus.COMPLETED: "completed",
     CheckpointStatus.FAILED: "failed",
 }
+_SHARES: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
+"""Of the quantiles of a StatisticsSummary."""
 
 
 async def checkpoint_statistics(
@@ -172,16 +174,9 @@ def stats_over(values: Sequence[int]) -> models.Stats:
     ordered = sorted(values)
     if not ordered:
         return stats_of(StatisticsSummary())
-    return models.Stats(
-        min=ordered[0],
-        max=ordered[-1],
-        avg=sum(ordered) // len(ordered),
-        p50=interpolated_quantile(ordered, 0.5),
-        p90=interpolated_quantile(ordered, 0.9),
-        p95=interpolated_quantile(ordered, 0.95),
-        p99=interpolated_quantile(ordered, 0.99),
-        p999=interpolated_quantile(ordered, 0.999),
-    )
+    quantiles = (interpolated_quantile(ordered, share) for share in _SHARES)
+    average = sum(ordered) // len(ordered)
+    return stats_of(StatisticsSummary(ordered[0], ordered[-1], average, *quantiles))
 
 
 def _or_nan(value: float) -> float | str:

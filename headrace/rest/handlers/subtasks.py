@@ -68,17 +68,14 @@ def group_times(subtasks: Sequence[SubtaskDetails], now_ms: int) -> tuple[int, i
 def status_durations(attempt: AnyAttempt, now_ms: int) -> dict[str, int]:
     """Return the milliseconds in each state before the end; -1 for one that was not entered."""
     times = attempt.timestamps_ms
-    entered = sorted(times.values())
     found: dict[str, int] = {}
     for state in _BEFORE_END:
         begin_ms = times.get(state.name)
         if begin_ms is None:
             found[state.name] = -1
             continue
-        later = [
-            moment for name, moment in times.items() if name != state.name and moment > begin_ms
-        ]
-        last_ms = min(later) if later else (entered[-1] if attempt.state.is_terminal else now_ms)
+        later = (moment for moment in times.values() if moment > begin_ms)
+        last_ms = min(later, default=begin_ms if attempt.state.is_terminal else now_ms)
         found[state.name] = max(0, last_ms - begin_ms)
     return found
 

@@ -8,7 +8,11 @@ from fastapi import Request, Response
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId
-from headrace.core.process.log_files import LogPiece, task_manager_file_name
+from headrace.core.process.log_files import (
+    LogFileNotFoundError,
+    LogPiece,
+    task_manager_file_name,
+)
 from headrace.core.process.memory_parts import MemoryParts
 from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.errors import UnknownTaskManagerError
@@ -17,6 +21,7 @@ from headrace.metrics import cluster_names as process_names
 from headrace.metrics import names
 from headrace.metrics.metric_name import MetricName
 from headrace.rest.cluster_view import ClusterView
+from headrace.rest.handler_errors import HandlerError
 from headrace.rest.handlers.cluster import log_list, thread_dump_of
 from headrace.rest.handlers.parameters import ClusterParameter, LogFileName, TaskManagerId
 from headrace.rest.log_answers import log_answer
@@ -130,7 +135,11 @@ async def _file(
     def read(offset: int, max_bytes: int) -> Awaitable[LogPiece]:
         return cluster.ask(gateway.read_task_manager_log_file(resource_id, name, offset, max_bytes))
 
-    return await log_answer(name, read, request.headers.get("range"))
+    try:
+        return await log_answer(name, read, request.headers.get("range"))
+    except LogFileNotFoundError as error:
+        text = f"Failed to transfer file from TaskExecutor {resource_id}: {error}"
+        raise HandlerError(text) from error
 
 
 def _fields(found: TaskManagerInfo, tasks: int, network_bytes: int = 0) -> dict[str, Any]:

@@ -16,10 +16,14 @@ def _is_none(value: Any) -> bool:
     return value is None
 
 
+KEBAB: Final = ConfigDict(alias_generator=_kebab, populate_by_name=True, extra="ignore")
+"""Spelling of dataclasses in the place of KebabModels where answers have thousands: made in a third of the time."""
+
+
 class KebabModel(BaseModel):
     """A shape whose JSON names are like `start-time`."""
 
-    model_config = ConfigDict(alias_generator=_kebab, populate_by_name=True, extra="ignore")
+    model_config = KEBAB
 
 
 class CamelModel(BaseModel):

@@ -1,9 +1,18 @@
 """Shapes of vertices and subtasks: attempts, times, back pressure, flame graphs, and our own metrics over time."""
 
-from pydantic import Field
+from dataclasses import dataclass
+
+from pydantic import Field, with_config
 
 from headrace.rest.models.jobs import IOMetrics
-from headrace.rest.models.spelling import CamelModel, KebabModel, Milliseconds, SnakeModel, left_out
+from headrace.rest.models.spelling import (
+    KEBAB,
+    CamelModel,
+    KebabModel,
+    Milliseconds,
+    SnakeModel,
+    left_out,
+)
 
 
 class Attempt(KebabModel):
@@ -166,14 +175,18 @@ class AttemptAccumulators(KebabModel):
     user_accumulators: list[dict[str, str]]
 
 
-class SplitWatermark(KebabModel):
+@with_config(KEBAB)
+@dataclass(slots=True)
+class SplitWatermark:
     """Event time of a split, null before its first watermark."""
 
     id: str
     watermark: Milliseconds | None
 
 
-class SubtaskWatermarks(KebabModel):
+@with_config(KEBAB)
+@dataclass(slots=True)
+class SubtaskWatermarks:
     """Event time of a running subtask; watermarks are null before the first.
 
     Of sources: `idle_time`, since the last record or the start, and `records_read`; null of others.

@@ -128,6 +128,8 @@ def test_a_job_is_cancelled_by_someone_else(rest: RestClient, program: Program) 
     found = rest.get(program.job)
     assert found["end-time"] >= found["start-time"] > 0
     assert {each["status"] for each in found["vertices"]} == {"CANCELED"}
+    # It is what was wanted already: Flink accepts that again, and refuses it of jobs that ended otherwise.
+    assert rest.patch(program.job, mode="cancel") == {}
 
 
 def test_a_failure_names_the_users_line_and_the_attempt_that_failed(
@@ -138,6 +140,8 @@ def test_a_failure_names_the_users_line_and_the_attempt_that_failed(
     program.gate.open_to(20)
     wait_until(lambda: rest.get(f"{program.job}/status")["status"] == "FAILED")
     wait_until(lambda: rest.get(program.job)["state"] == "FAILED")
+    with pytest.raises(RestRefusedError, match=r"another terminal state.*status 409"):
+        rest.patch(program.job, mode="cancel")
     entries = rest.get(f"{program.job}/exceptions")["exceptionHistory"]["entries"]
     assert len(entries) == 2, "one for the restart and one for the end"
     assert "10 is not wanted" in entries[0]["stacktrace"].partition("\n")[0]

@@ -19,7 +19,11 @@ from tests.unit.rest.served_cluster import Answer, ServedCluster
 
 FAILS_BY_CONTRACT: Final = (
     (r"/jobs/{jobid}/status", 500, "Could not find Flink job|there is no job"),
-    (r"/taskmanagers/{taskmanagerid}.*", 500, "there is no TaskManager|there is no log file"),
+    (
+        r"/taskmanagers/{taskmanagerid}.*",
+        500,
+        "there is no TaskManager|Failed to transfer file from",
+    ),
     (r"/jobs/{jobid}/resource-requirements", 500, "does not support"),
     (r"/jobs/{jobid}/rescaling.*", 503, "Rescaling is temporarily"),
 )

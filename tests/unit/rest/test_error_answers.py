@@ -1,11 +1,16 @@
 """Every error of REST has the status and the text that Flink's clients know."""
 
+import re
+
 import pytest
+from msgspec import structs
 
 from headrace.core.ids import JobId, OperatorId
+from headrace.gateways.checkpoint_statistics import CheckpointConfiguration, CheckpointStatistics
 from headrace.gateways.errors import NothingCollectedError
 from headrace.rest.messages import MESSAGE
 from tests.unit.rest.sample_cluster import (
+    CHECKPOINT_CONFIGURATION,
     COUNTER,
     FAILED_JOB,
     RUNNING_JOB,
@@ -54,7 +59,12 @@ ERRORS = [
     ("GET", "/jobs/xyz", 400, 'Cannot resolve path parameter (jobid) from value "xyz"'),
     ("GET", "/taskmanagers/nobody", 500, "there is no TaskManager nobody"),
     ("GET", f"{TM}/logs/..%2Fsecret", 404, "Not found"),
-    ("GET", f"{TM}/logs/secret", 500, "no log file 'secret'"),
+    (
+        "GET",
+        f"{TM}/logs/secret",
+        500,
+        f"Failed to transfer file from TaskExecutor {TASK_MANAGER}: there is no log file 'secret'",
+    ),
     ("GET", "/nowhere", 404, "Not found: /nowhere"),
     ("POST", "/overview", 404, "Not found: /overview"),
     ("OPTIONS", "/overview", 404, "Not found: /overview"),
@@ -92,6 +102,20 @@ def test_a_body_that_is_no_json_or_has_a_wrong_word_is_refused_and_unknown_field
         assert "Request did not match expected format" in found.errors
     body = {"target-directory": "/savepoints", "later": True}
     assert cluster.ask("POST", f"{JOB}/savepoints", body).status == 202
+
+
+def test_a_job_without_checkpoints_has_neither_statistics_nor_a_configuration_of_them(
+    cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def off(job_id: JobId) -> CheckpointConfiguration:
+        return structs.replace(CHECKPOINT_CONFIGURATION, is_enabled=False)
+
+    monkeypatch.setattr(cluster.dispatcher, "request_checkpoint_configuration", off)
+    monkeypatch.setattr(cluster.dispatcher, "statistics", CheckpointStatistics())
+    for end in ("", "/config"):
+        found = cluster.get(f"/jobs/{FAILED_JOB.hex()}/checkpoints{end}")
+        assert found.status == 404
+        assert re.fullmatch("Checkpointing (is not|has not been) enabled.*", found.errors)
 
 
 def test_an_operator_that_collects_nothing_is_not_found(

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from headrace.core.barriers import SnapshotKind
+from headrace.gateways.checkpoint_statistics import CheckpointStatus, RestoredCheckpoint
 from headrace.rest.rest_route import RestRoute
 from headrace.rest.routes import ROUTES
 from tests.architecture.floor_plan import ROOT
@@ -29,12 +32,16 @@ from tests.unit.rest.golden_shapes import (
     shape,
 )
 from tests.unit.rest.sample_cluster import (
+    COMPLETED,
     COUNTER,
     LOG_NAME,
     OPERATOR,
     RUNNING_JOB,
     SOURCE,
+    START_MS,
+    STATISTICS,
     TASK_MANAGER,
+    checkpoint,
 )
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
 
@@ -78,6 +85,16 @@ OTHER_PARAMETERS = {
     },
 }
 """Examples of their own, where the usual ones have nothing to tell."""
+SAVEPOINT = structs.replace(
+    COMPLETED, checkpoint_id=4, kind=SnapshotKind.SAVEPOINT, savepoint_format="CANONICAL"
+)
+EVERY_KIND_OF_CHECKPOINT = structs.replace(
+    STATISTICS,
+    latest_savepoint=SAVEPOINT,
+    restored=RestoredCheckpoint(1, START_MS, True, "/savepoints/savepoint-1"),
+    history=(checkpoint(5, CheckpointStatus.IN_PROGRESS), SAVEPOINT, *STATISTICS.history),
+)
+"""`test_contract` has the answer where there are no savepoints and nothing was restored."""
 PROFILES = ("GET /jobmanager/profiler", "GET /taskmanagers/{taskmanagerid}/profiler")
 FLAME_GRAPH = "GET /jobs/{jobid}/vertices/{vertexid}/flamegraph"
 
@@ -119,6 +136,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
         home = tmp_path_factory.mktemp("home")
         settings = {"rest.profiling.enabled": "true"}
         with served_cluster(home, patch, settings, log_folder=logs) as one:
+            one.dispatcher.statistics = EVERY_KIND_OF_CHECKPOINT
             yield one
 
 

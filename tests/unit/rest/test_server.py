@@ -364,9 +364,9 @@ def test_pages_that_are_polled_ask_the_control_thread_once_per_interval(
 ) -> None:
     settings = {"web.refresh-interval": "1 h"}
     with served_cluster(tmp_path, monkeypatch, settings) as cluster:
-        vertex = f"{JOB}/vertices/{COUNTER.hex()}"
-        for path in [JOB, vertex, f"{vertex}/backpressure", f"{vertex}/subtasktimes"] * 5:
-            assert cluster.get(path).status == 200
+        of = f"/vertices/{COUNTER.hex()}"
+        for end in ["", "/watermarks", of, f"{of}/backpressure", f"{of}/subtasktimes"] * 5:
+            assert cluster.get(JOB + end).status == 200
         assert cluster.dispatcher.calls["request_job_details"] == 1
         assert cluster.dispatcher.calls["request_job_plan"] == 1
 

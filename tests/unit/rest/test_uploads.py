@@ -104,14 +104,21 @@ def test_a_body_that_is_no_form_is_refused(cluster: ServedCluster, body: bytes) 
     ("method", "suffix"),
     [("DELETE", ""), ("POST", "/run"), ("POST", "/plan"), ("GET", "/plan"), ("POST", "/run-application")],
 )  # fmt: skip
-@pytest.mark.parametrize("jar", ["nothing.py", "..%2F..%2Fsecret.py", "%00"])
+@pytest.mark.parametrize(
+    ("jar", "status", "text"),
+    [
+        ("nothing.py", 400, "File nothing.py does not exist in "),
+        ("%00", 400, "File \0 does not exist in "),
+        ("..%2F..%2Fsecret.py", 404, "Not found: /jars/../../secret.py"),
+    ],
+)
 def test_an_unknown_program_is_named_with_its_folder(
-    cluster: ServedCluster, method: str, suffix: str, jar: str
+    cluster: ServedCluster, method: str, suffix: str, jar: str, status: int, text: str
 ) -> None:
     answer = cluster.ask(method, f"/jars/{jar}{suffix}")
-    assert answer.status in (400, 404)
-    if answer.status == 400:
-        assert UPLOADS in answer.errors
+    assert answer.status == status
+    assert answer.errors.startswith(text)
+    assert status == 404 or answer.errors.endswith(f"{UPLOADS}.")
 
 
 @pytest.mark.parametrize(
