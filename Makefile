@@ -65,7 +65,7 @@ test: setup  ## unit and simulation tests, little more than a minute; those that
 test-all: test test-serialized test-slow  ## the same, then all the others
 
 test-serialized: setup  ## whatever uses RPC, once more with every local call encoded
-	$(BIN)/python -m pytest -q -n $(INTEGRATION_WORKERS) --dist worksteal --force-serialization $(RPC_TESTS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --force-serialization $(RPC_TESTS)
 
 # Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.
 test-slow: setup  ## slow unit tests, many examples of each property, all seeds of the simulation, integration tests, Spark

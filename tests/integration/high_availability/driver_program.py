@@ -23,10 +23,11 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
-from headrace.core.lifecycle import ExecutionState
+from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.process import failpoints
 from headrace.core.randomness import system_random
 from headrace.core.threads import start_thread
+from headrace.gateways.errors import NotLeadingError
 from headrace.graph.job_graph import JobGraph
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.options import REST_PORT
@@ -52,9 +53,18 @@ def submit(handle: ClusterHandle, path: str) -> None:
 
 
 def await_result(handle: ClusterHandle, job_hex: str) -> None:
-    request = handle.dispatcher.request_job_result(JobId.from_hex(job_hex))
+    """Tell the result of a job; asked again where this driver loses the leadership, and gets it back."""
+    job_id, pause = JobId.from_hex(job_hex), threading.Event()
     with contextlib.suppress(TimeoutError):
-        result = handle.call(request, WAIT_S)
+        while True:
+            try:
+                result = handle.call(handle.dispatcher.request_job_result(job_id), WAIT_S)
+            except NotLeadingError:
+                pause.wait(0.1)
+                continue
+            if result.status is not JobStatus.SUSPENDED:
+                break
+            pause.wait(0.1)
         tell("result", status=result.status.name, failure=result.failure and result.failure.text)
 
 

@@ -33,7 +33,7 @@ from tests.integration.programs.process_cluster import process_cluster
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 WAIT_S = 90
-HELD_S = 9
+HELD_S = 12
 LONG_HELD_S = 55
 """Longer than the default of `heartbeat.timeout`, 50 s, whenever the last heartbeat was."""
 PIPE = "held-until-this-is-opened"
@@ -43,7 +43,7 @@ DEFAULT_HEARTBEATS = {
     "taskmanager.memory.network.max": "32mb",
     **NO_RESTARTS,
 }
-SETTINGS = {**DEFAULT_HEARTBEATS, "heartbeat.interval": "500 ms", "heartbeat.timeout": "3 s"}
+SETTINGS = {**DEFAULT_HEARTBEATS, "heartbeat.interval": "500 ms", "heartbeat.timeout": "5 s"}
 
 
 def holding(go_on: Path, pipe: Path, held_s: int) -> Callable[[int], int]:
@@ -175,6 +175,6 @@ def test_rest_and_top_name_the_function_that_holds_the_lock_while_it_does(
 def test_a_lock_that_is_held_for_longer_than_its_bound_counts_as_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = {**SETTINGS, "headrace.heartbeat.held-lock-timeout": "4 s"}
+    settings = {**SETTINGS, "headrace.heartbeat.held-lock-timeout": "6 s"}
     assert run(tmp_path, settings, caplog) is JobStatus.FAILED
     assert any("'headrace.heartbeat.held-lock-timeout' allows" in text for text in caplog.messages)
