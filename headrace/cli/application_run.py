@@ -44,11 +44,9 @@ def run_application(
     file = StandbyFile(f"{program.stem}-standby")
 
     def stands_by(leader: LeaderRecord | None) -> None:
-        if leader is None:
-            file.remove()
-            return
-        file.write_or_warn(leader)
-        on_standby(leader)
+        file.show(leader)
+        if leader is not None:
+            on_standby(leader)
 
     def main_is_over() -> None:
         if application is not None:

@@ -32,11 +32,8 @@ def serve_session(
     file = StandbyFile(name)
 
     def stands_by(leader: LeaderRecord | None) -> None:
-        if leader is None:
-            file.remove()
-            return
-        file.write_or_warn(leader)
-        if on_standby is not None:
+        file.show(leader)
+        if leader is not None and on_standby is not None:
             on_standby(leader)
 
     try:

@@ -40,7 +40,7 @@ class Standby(msgspec.Struct, frozen=True):
 
 
 class StandbyFile:
-    """The file of this process, which is a session called `name`."""
+    """The file of this process, which stands by as `name`."""
 
     def __init__(self, name: str) -> None:
         self._name: Final = name
@@ -57,8 +57,11 @@ class StandbyFile:
         private_folder(_folder())
         write_private_file(self._file, msgspec.json.encode(standby))
 
-    def write_or_warn(self, leader: LeaderRecord) -> None:
-        """Write it where that is possible: only commands look at it."""
+    def show(self, leader: LeaderRecord | None) -> None:
+        """Write it, if that is possible, as only commands look at it; remove it where there is no leader."""
+        if leader is None:
+            self.remove()
+            return
         try:
             self.write(leader)
         except (OSError, ConnectionFileError) as error:

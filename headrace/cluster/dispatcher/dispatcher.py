@@ -1,7 +1,6 @@
 """Dispatcher: takes jobs from clients, and answers and obeys them about each. Source: Flink Dispatcher."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
@@ -45,7 +44,6 @@ from headrace.rpc.service import RpcService
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger(__name__)
 _SAVEPOINT_TIMEOUT_MS: Final = timedelta(days=7).total_seconds() * 1000
 """Bound of a call that takes a savepoint, which `execution.checkpointing.timeout` ends long before.
 

@@ -371,7 +371,7 @@ class RunningJobs:
             self._await_expiry()
 
     def _await_expiry(self) -> None:
-        """What expires must not wait in memory for a question: look when the next one is due."""
+        """Look when the next job expires, which must not wait in memory until somebody asks."""
         due_ms = self._archive.next_expiry_ms
         self._expiry = None if due_ms is None else self._rpc_service.schedule(due_ms, self._expire)
 

@@ -94,13 +94,6 @@ class StoredJobs:
         entry = self._ended.get(job_id)
         return None if entry is None else entry.result.status
 
-    def _without_graph(self, result: JobResult) -> EndedUnderEarlierLeader:
-        """Return a job whose graph is gone, and whose result somebody may still ask for."""
-        graph = JobGraph(result.job_id, result.name, (), (), {})
-        submitted_ms = self._clock.now_ms() - result.net_runtime_ms
-        stored = StoredJobGraph(graph, submitted_ms, self._leadership.epoch)
-        return EndedUnderEarlierLeader(stored, result)
-
     async def recover(self) -> RecoveredJobs:
         """Read what the leader before has left, and bring the blobs of the jobs that go on. RecordNotTrustedError."""
         results = await self._try_on("read the results of jobs", self._results.recover)
@@ -173,6 +166,13 @@ class StoredJobs:
             await self._try_on("mark a job clean", lambda: self._results.mark_clean(entry))
         except LeadershipLostError:
             _LOG.info("job %s, which has ended, is forgotten by the next leader", job_id)
+
+    def _without_graph(self, result: JobResult) -> EndedUnderEarlierLeader:
+        """Return a job whose graph is gone, and whose result somebody may still ask for."""
+        graph = JobGraph(result.job_id, result.name, (), (), {})
+        submitted_ms = self._clock.now_ms() - result.net_runtime_ms
+        stored = StoredJobGraph(graph, submitted_ms, self._leadership.epoch)
+        return EndedUnderEarlierLeader(stored, result)
 
     def _shut_out_earlier(self, results: JobResults, stored: list[StoredJobGraph]) -> None:
         """Keep earlier leaders, which may be frozen, from ending jobs that go on; see which have just done so."""

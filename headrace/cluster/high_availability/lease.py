@@ -66,7 +66,7 @@ class LeaderRecord(msgspec.Struct, frozen=True):
 
     @property
     def behind(self) -> str:
-        """Who leads, and where, for people."""
+        """Return who leads, and where, as people read it."""
         return self.holder + (f" at {self.address}" if self.address else "")
 
 

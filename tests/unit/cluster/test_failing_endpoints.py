@@ -15,6 +15,7 @@ from headrace.cluster.dispatcher.dispatcher_runner import DISPATCHER_REPLACEMENT
 from headrace.cluster.entrypoint import Cluster, ClusterFailedError
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
+from headrace.core.config import ConfigOption
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.lifecycle import JobStatus
@@ -118,12 +119,12 @@ def emitted_count(mini: MiniCluster, graph: JobGraph) -> float:
     return details_of(mini, graph).vertices[0].metrics.get("numRecordsOut", 0)
 
 
-def await_new_leader(mini: MiniCluster, before: RpcEndpoint) -> None:
-    def leads() -> bool:
-        cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
-        return cluster.resource_manager is not before
+def leader(mini: MiniCluster, name: str) -> RpcEndpoint:
+    return ENDPOINTS[name](mini.handle._cluster)  # pyright: ignore[reportPrivateUsage]
 
-    wait_until(leads, 10, "another ResourceManager leads")
+
+def await_next(mini: MiniCluster, name: str, before: RpcEndpoint) -> None:
+    wait_until(lambda: leader(mini, name) is not before, 10, f"another {name} follows")
 
 
 @pytest.mark.parametrize("way", ["a bug", "its end"])
@@ -141,7 +142,7 @@ def test_another_resource_manager_follows_and_takes_over_task_managers_slots_and
             raise_in(failing, LookupError("a bug"))
         else:
             failing.close_async()
-        await_new_leader(mini, failing)
+        await_next(mini, "resourcemanager", failing)
         wait_until(lambda: slots_of(mini, graph) == before, 10, "all TaskManagers are back")
         so_far = emitted_count(mini, graph)
         late = long_job("late", count=20)
@@ -160,16 +161,21 @@ def test_another_resource_manager_follows_and_takes_over_task_managers_slots_and
     assert ("LookupError: a bug" if way == "a bug" else "it was closed") in told
 
 
-def test_a_resource_manager_that_fails_again_and_again_ends_the_cluster() -> None:
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("resourcemanager", REPLACEMENTS_MAX), ("dispatcher", DISPATCHER_REPLACEMENTS_MAX)],
+)
+def test_a_leader_that_fails_again_and_again_ends_the_cluster(
+    name: str, option: ConfigOption[int]
+) -> None:
     graph = long_job("endless")
-    with MiniCluster(settings={REPLACEMENTS_MAX.key: "2"}) as mini:
+    with MiniCluster(settings={option.key: "2"}) as mini:
         mini.submit(graph)
         for number in range(3):
-            cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
-            failing = cluster.resource_manager
+            failing = leader(mini, name)
             raise_in(failing, LookupError(f"bug {number}"))
             if number < 2:
-                await_new_leader(mini, failing)
+                await_next(mini, name, failing)
         result = mini.await_result(graph.job_id, 30)
         assert result.status is JobStatus.FAILED and result.failure is not None
         assert "LookupError: bug 2 (in endpoint" in result.failure.text
@@ -181,18 +187,13 @@ def test_a_resource_manager_that_was_followed_has_no_say_any_more() -> None:
         failing = mini.handle._cluster.resource_manager  # pyright: ignore[reportPrivateUsage]
         address, token = failing.address, failing.fencing_token
         raise_in(failing, LookupError("a bug"))
-        await_new_leader(mini, failing)
-        leader = mini.handle._cluster.resource_manager  # pyright: ignore[reportPrivateUsage]
-        assert leader.address != address and leader.fencing_token != token
-        stale = leader.rpc_service.gateway(leader.address, ResourceManagerGateway, token)
+        await_next(mini, "resourcemanager", failing)
+        leads = mini.handle._cluster.resource_manager  # pyright: ignore[reportPrivateUsage]
+        assert leads.address != address and leads.fencing_token != token
+        stale = leads.rpc_service.gateway(leads.address, ResourceManagerGateway, token)
         with pytest.raises(HeadraceError, match="fencing token"):
             mini.handle.call(stale.request_resource_overview(), 10)
         assert resources(mini).task_managers == ()
-
-
-def await_next_dispatcher(mini: MiniCluster, before: RpcEndpoint) -> None:
-    cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
-    wait_until(lambda: cluster.dispatcher is not before, 10, "another Dispatcher follows")
 
 
 @pytest.mark.parametrize("way", ["a bug", "its end"])
@@ -209,7 +210,7 @@ def test_another_dispatcher_follows_for_the_same_jobs(
             raise_in(failing, LookupError("a bug"))
         else:
             failing.close_async()
-        await_next_dispatcher(mini, failing)
+        await_next(mini, "dispatcher", failing)
         # Submitted again, as clients do whose answer was lost.
         with pytest.raises(DuplicateJobSubmissionError):
             mini.submit(graph)
@@ -250,21 +251,6 @@ def test_a_submission_under_way_outlives_the_dispatcher(monkeypatch: pytest.Monk
         raise_in(failing, LookupError("a bug"))
         with pytest.raises(NotLeadingError, match="another one follows it"):
             asked.result(10)
-        await_next_dispatcher(mini, failing)
+        await_next(mini, "dispatcher", failing)
         mini.handle.loop.call_soon_threadsafe(may_go_on.set)
         wait_until(lambda: emitted_count(mini, graph) > 0, 30, "the job runs")
-
-
-def test_a_dispatcher_that_fails_again_and_again_ends_the_cluster() -> None:
-    graph = long_job("endless")
-    with MiniCluster(settings={DISPATCHER_REPLACEMENTS_MAX.key: "2"}) as mini:
-        mini.submit(graph)
-        for number in range(3):
-            failing = mini.handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
-            raise_in(failing, LookupError(f"bug {number}"))
-            if number < 2:
-                await_next_dispatcher(mini, failing)
-        result = mini.await_result(graph.job_id, 30)
-        assert result.status is JobStatus.FAILED and result.failure is not None
-        assert "LookupError: bug 2 (in endpoint" in result.failure.text
-        assert isinstance(mini.handle.failure, ClusterFailedError)
