@@ -7,7 +7,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId
 from headrace.gateways.lock_watcher import HeldLock, LockWatcherGateway
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import HEARTBEAT_INTERVAL, HELD_LOCK_TIMEOUT
+from headrace.rpc.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, HELD_LOCK_TIMEOUT
 from headrace.rpc.proxies import with_timeout
 
 _LOG = logging.getLogger(__name__)
@@ -28,6 +28,9 @@ class LockWitness:
             HEARTBEAT_INTERVAL
         )
         self._held: Final[dict[ResourceId, HeldLock]] = {}
+        # When its watcher last said that the lock is held, for less than the bound.
+        self._excused_ns: Final[dict[ResourceId, int]] = {}
+        self._grace_ns: Final = int(endpoint.settings.duration_ms(HEARTBEAT_TIMEOUT) * 1_000_000)
         self._asked: Final[set[ResourceId]] = set()
 
     def held(self, resource_id: ResourceId, silence_ms: float) -> HeldLock | None:
@@ -42,6 +45,7 @@ class LockWitness:
     def heard(self, resource_id: ResourceId, watcher_address: str) -> None:
         """A TaskManager has answered: its lock is free again."""
         self._held.pop(resource_id, None)
+        self._excused_ns.pop(resource_id, None)
         if resource_id in self._logged:
             self._logged.discard(resource_id)
             _LOG.info("the interpreter lock of TaskManager %s is free again", resource_id)
@@ -60,12 +64,18 @@ class LockWitness:
         self._gateways.pop(resource_id, None)
         self._logged.discard(resource_id)
         self._held.pop(resource_id, None)
+        self._excused_ns.pop(resource_id, None)
 
     async def excuses(self, resource_id: ResourceId) -> bool:
-        """Return whether its watcher says that it is alive, and the bound has not passed; tell so once."""
+        """Return whether its watcher says that it is alive, and the bound has not passed; tell so once.
+
+        Where the lock was held at the last question, the TaskManager has `heartbeat.timeout` from then: it still has to
+        answer what waited for the lock, and one question without an answer says nothing.
+        """
         held = await self._ask(resource_id)
         if held is None:
-            return False
+            excused_ns = self._excused_ns.get(resource_id)
+            return excused_ns is not None and self._now_ns() - excused_ns < self._grace_ns
         where = held.function or "code that no stack names"
         if held.held_ms >= self._timeout_ms:
             _LOG.warning(
@@ -107,9 +117,16 @@ class LockWitness:
         # It may have been lost, or have answered, while the question was under way.
         if held is not None and resource_id in self._gateways:
             self._held[resource_id] = held
+            if held.held_ms < self._timeout_ms:
+                self._excused_ns[resource_id] = self._now_ns()
+            else:
+                self._excused_ns.pop(resource_id, None)
         else:
             self._held.pop(resource_id, None)
         return held
+
+    def _now_ns(self) -> int:
+        return self._endpoint.clock.monotonic_ns()
 
     async def _connect(self, resource_id: ResourceId, address: str) -> None:
         try:

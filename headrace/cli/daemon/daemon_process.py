@@ -155,13 +155,15 @@ class DaemonProcess:
         assert descriptor is not None, "its report was heard"
         end_ms = self._clock.monotonic_ms() + timeout_s * 1000
         content = b""
+        # `select.select` takes no descriptor from 1024 on, and its parent may have opened as many files.
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
         while not content.endswith(b"\n"):
             if self._clock.monotonic_ms() > end_ms:
                 raise DaemonFailedError(
                     self._last_words(f"it did not start within {timeout_s:g} s")
                 )
-            ready, _, _ = select.select([descriptor], [], [], _LOOK_S)
-            if not ready:
+            if not poll.poll(_LOOK_S * 1000):
                 continue
             piece = os.read(descriptor, _REPORT_BYTES_MAX)
             content += piece

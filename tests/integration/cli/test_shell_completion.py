@@ -107,10 +107,12 @@ def offered_by_zsh(line: str, script: Path, environment: dict[str, str]) -> set[
 def read_until(terminal: int, word: str) -> str:
     """Read what a shell writes until it has written a word and then nothing for a second."""
     shown = ""
+    # `select.select` takes no descriptor from 1024 on, and clusters of other tests of this process have opened as many.
+    poll = select.poll()
+    poll.register(terminal, select.POLLIN)
     while True:
         is_there = word in shown
-        ready, _, _ = select.select([terminal], [], [], 1.0 if is_there else PATIENCE_S)
-        if not ready:
+        if not poll.poll(1000 * (1.0 if is_there else PATIENCE_S)):
             assert is_there, f"the shell has written {shown!r}"
             return shown
         shown += os.read(terminal, 65536).decode()

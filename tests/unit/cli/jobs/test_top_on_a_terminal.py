@@ -64,9 +64,10 @@ def own_terminal(slave: int) -> Callable[[], None]:
 def read_until(terminal: int, sign: bytes) -> bytes:
     """Read until the sign was written; an empty one stands for the end of the process."""
     drawn = b""
+    poll = select.poll()
+    poll.register(terminal, select.POLLIN)
     while not sign or sign not in drawn:
-        ready, _, _ = select.select([terminal], [], [], PATIENCE_S)
-        assert ready, drawn
+        assert poll.poll(1000 * PATIENCE_S), drawn
         try:
             part = os.read(terminal, 1 << 16)
         except OSError:  # nobody has the other side open any more
