@@ -2,8 +2,8 @@
 
 Two programs on a cluster in this process, parallelism 1: Nexmark's q1, which converts prices in columns as fast as it
 can, and that of `keyed_latency`, which counts in value state at a steady rate, a Python call per record. Each runs in
-turns without a reporter and with one that writes all groups to a file every second, which is ten times as often as by
-default; the order of the turns changes. There are three figures, and the aim for each is below 2 %:
+turns without a reporter and with one that writes all groups to a file, every second unless told otherwise: ten times as
+often as by default. The order of the turns changes. There are three figures, and the aim for each is below 2 %:
 
 - the median, over pairs of turns, of how much more processor time the whole process took, with its standard error. The
   same work takes a tenth more or less from turn to turn on a small virtual machine, so it takes many turns;
@@ -13,7 +13,7 @@ default; the order of the turns changes. There are three figures, and the aim fo
   accounts of a task's time are counted, and multiplied with what a call of each takes, the fastest of several loops.
   Additions to plain integers beside a batch of records (numRecordsIn) are not calls, and not in it.
 
-    python -m benchmarks.metrics_cost [--turns 25] [--events 10000000] [--seconds 10]
+    python -m benchmarks.metrics_cost [--turns 25] [--events 10000000] [--seconds 10] [--interval "10 s"] [--program q1]
 """
 
 import argparse
@@ -50,10 +50,6 @@ from headrace.task.metrics import EdgeTimes, Occupation, TaskTimes
 TIMEOUT_S: Final = 600.0
 RATE: Final = 20_000
 Program = Callable[[StreamExecutionEnvironment], object]
-EVERY_SECOND: Final = {
-    "metrics.reporter.lines.factory.class": "jsonlines",
-    "metrics.reporter.lines.interval": "1 s",
-}
 _CALLS: Final = 100_000
 REPORTING_THREADS: Final = ("headrace-metrics", "headrace-reporter-")
 
@@ -163,13 +159,17 @@ def counting_seconds(program: Program) -> float:
     return sum(count * costs[key] for key, count in calls.items())
 
 
-def cost_percent(program: Program, turns: int) -> dict[str, float]:
+def cost_percent(program: Program, turns: int, interval: str) -> dict[str, float]:
     """Return the three figures with what a turn takes."""
     changes: list[float] = []
     shares: list[float] = []
     without_s: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
-        reporting = EVERY_SECOND | {"metrics.reporter.lines.directory": directory}
+        reporting = {
+            "metrics.reporter.lines.factory.class": "jsonlines",
+            "metrics.reporter.lines.interval": interval,
+            "metrics.reporter.lines.directory": directory,
+        }
         take_turn(program, reporting)
         for turn in range(turns):
             order = ({}, reporting) if turn % 2 == 0 else (reporting, {})
@@ -193,15 +193,20 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=25)
     parser.add_argument("--events", type=int, default=10_000_000, help="of Nexmark, for q1")
     parser.add_argument("--seconds", type=float, default=10.0, help="of keyed_latency")
+    parser.add_argument("--interval", default="1 s", help="of the reporter")
+    parser.add_argument("--program", choices=("q1", "keyed_latency"), help="one of them alone")
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()) / "nexmark")
     options = parser.parse_args()
-    events = events_directory(options.data, options.events, kinds=("bid",))
-    for name, program, size in (
-        ("q1", q1(events), {"events": options.events}),
-        ("keyed_latency", keyed_latency(options.seconds), {"seconds": options.seconds}),
-    ):
-        figures = cost_percent(program, options.turns)
-        record_result("metrics_cost", {"program": name, **size, "turns": options.turns, **figures})
+    wanted = (options.program,) if options.program else ("q1", "keyed_latency")
+    for name in wanted:
+        if name == "q1":
+            program = q1(events_directory(options.data, options.events, kinds=("bid",)))
+            size = {"events": options.events}
+        else:
+            program, size = keyed_latency(options.seconds), {"seconds": options.seconds}
+        figures = cost_percent(program, options.turns, options.interval)
+        facts = {"program": name, **size, "turns": options.turns, "interval": options.interval}
+        record_result("metrics_cost", {**facts, **figures})
 
 
 if __name__ == "__main__":
