@@ -69,12 +69,23 @@ class ThreadIoPool:
             join()
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job()
-            except Exception:
-                # Jobs report their own errors; what comes here is a mistake of ours and must not end the thread.
-                _LOG.exception("a job of the I/O pool failed")
+        while self._run_next():
+            pass
+
+    def _run_next(self) -> bool:
+        """Wait for a job and run it; False at the end of the pool.
+
+        A call of its own: a thread that waits for the next job must not keep the last one, and what that refers to.
+        """
+        job = self._jobs.get()
+        if job is None:
+            return False
+        try:
+            job()
+        except Exception:
+            # Jobs report their own errors; what comes here is a mistake of ours and must not end the thread.
+            _LOG.exception("a job of the I/O pool failed")
+        return True
 
 
 class PostingIo:
