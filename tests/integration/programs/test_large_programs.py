@@ -15,7 +15,8 @@ from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
 from headrace.cluster.blob.blob_client import prepare, submit_job
 from headrace.cluster.blob.blob_files import BlobFiles
-from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
+from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.task_executor.task_manager_runner import (
