@@ -26,6 +26,7 @@ from headrace.cluster.high_availability.leader_election_service import (
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
+from headrace.cluster.leader_replacements import LeaderReplacements
 from headrace.cluster.leadership import (
     DISPATCHER,
     RESOURCE_MANAGER,
@@ -34,7 +35,6 @@ from headrace.cluster.leadership import (
     always_leads,
     tell_end,
 )
-from headrace.cluster.replacements import Replacements
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver, WorkerHost
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
@@ -138,7 +138,7 @@ class Cluster:
         self._leader_election: Final = EmbeddedLeaderElection(rpc_service.random)
         self._run_blocking: Final = run_blocking
         self._worker_host: Final = WorkerHost(driver, worker_name)
-        self._replacements: Final = Replacements(REPLACEMENTS_MAX, settings, clock)
+        self._replacements: Final = LeaderReplacements(REPLACEMENTS_MAX, settings, clock)
         self.leaders: Final = LeaderDirectory(rpc_service)
         self.resource_manager = self._create_resource_manager()
         """The one that leads."""
@@ -226,7 +226,6 @@ class Cluster:
             self._rpc_service,
             self._leader_election.grant(DISPATCHER, DispatcherId),
             jobs,
-            self._blob_server_gateway,
             on_shut_down=self._on_shut_down,
             is_followed=is_followed,
         )
