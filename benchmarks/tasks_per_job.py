@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from benchmarks.record import record_result
-from headrace.cluster.entrypoint import Cluster, ClusterHandle
+from headrace.cluster.cluster import Cluster
+from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.task_executor import TaskExecutor

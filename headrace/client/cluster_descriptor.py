@@ -5,7 +5,7 @@ Source: Flink ClusterDescriptor, ClusterClientFactory, ClusterClientProvider, St
 
 import logging
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import ENTRY_POINT_GROUP, TARGET
@@ -43,14 +43,20 @@ _STARTER: Final = "per-job"
 _LOG: Final = logging.getLogger(__name__)
 
 
-class ClusterDescriptor(Protocol):
-    """Starts clusters of one kind, finds them and ends them; errors of a start leave nothing of it."""
+class ClusterDescriptor:
+    """Finds clusters that somebody has started, and ends them; those of hosts start clusters, too.
+
+    Errors of a start leave nothing of it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings: Final = settings
 
     def deploy_session_cluster(
         self, name: str, *, is_standby: bool = False, is_supervised: bool = False
     ) -> DeployedCluster:
         """Start a session of this name, and return it once it serves clients, or waits behind a leader."""
-        ...
+        raise _cannot_start()
 
     def deploy_application_cluster(
         self,
@@ -61,83 +67,20 @@ class ClusterDescriptor(Protocol):
         is_supervised: bool = False,
     ) -> DeployedCluster:
         """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by."""
-        ...
+        raise _cannot_start()
 
     def deploy_job_cluster(
         self, name: str, job_graph: JobGraph
     ) -> tuple[RestClusterClient, JobClient]:
         """Start a cluster for a job, which ends with it, and return clients of both once the job was taken."""
-        ...
+        raise _cannot_start()
 
     def retrieve(self, cluster_id: str | None = None) -> RestClusterClient:
         """Return a client of a cluster that runs: the session of this name, or the one that the settings name.
 
-        NoClusterError, NoSuchClusterError, SeveralClustersError, ConnectionFileError, ConfigurationError.
+        Where they name only an election, that is its leader. NoClusterError, NoSuchClusterError, SeveralClustersError,
+        ConnectionFileError, ConfigurationError.
         """
-        ...
-
-    def kill_cluster(self, cluster_id: str | None = None) -> None:
-        """End a cluster with its jobs; the errors of `retrieve`."""
-        ...
-
-    def close(self) -> None:
-        """Release what it holds; clusters go on. Idempotent."""
-        ...
-
-
-class ClusterClientFactory:
-    """Makes descriptors for settings.
-
-    Example:
-        descriptor = ClusterClientFactory({"execution.target": "session"}).create_cluster_descriptor()
-        with descriptor.retrieve("nightly") as cluster:
-            print(cluster.list_jobs())
-    """
-
-    def __init__(self, settings: dict[str, str] | Settings) -> None:
-        self._settings: Final = Settings(dict(settings))
-
-    def get_cluster_id(self) -> str | None:
-        """Return the name of the session that is meant, None for the only one, and for targets without names."""
-        return self._settings.get_option(SESSION_NAME) or None
-
-    def create_cluster_descriptor(self) -> ClusterDescriptor:
-        """Return the descriptor for `execution.target`: `remote` clusters are found, and all others started, too."""
-        if self._settings.get_option(TARGET) == _REMOTE:
-            return StandaloneClusterDescriptor(self._settings)
-        return load_entry_point(ENTRY_POINT_GROUP, _STARTER).create_cluster_descriptor(
-            self._settings
-        )
-
-
-class StandaloneClusterDescriptor:
-    """Implements ClusterDescriptor for clusters that somebody else has started."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings: Final = settings
-
-    def deploy_session_cluster(
-        self, name: str, *, is_standby: bool = False, is_supervised: bool = False
-    ) -> DeployedCluster:
-        raise self._cannot_start()
-
-    def deploy_application_cluster(
-        self,
-        program: Path,
-        arguments: tuple[str, ...] = (),
-        *,
-        is_standby: bool = False,
-        is_supervised: bool = False,
-    ) -> DeployedCluster:
-        raise self._cannot_start()
-
-    def deploy_job_cluster(
-        self, name: str, job_graph: JobGraph
-    ) -> tuple[RestClusterClient, JobClient]:
-        raise self._cannot_start()
-
-    def retrieve(self, cluster_id: str | None = None) -> RestClusterClient:
-        """Return the client of the cluster that is named; that of its leader, where only its election is named."""
         settings = self.settings
         is_named = bool(settings.get_option(CONNECTION_FILE)) or address_of(settings) is not None
         is_elected = any(key.startswith("high-availability.") for key in settings.to_dict())
@@ -159,17 +102,44 @@ class StandaloneClusterDescriptor:
         return find_connection(address_of(settings), _LOG.info)
 
     def kill_cluster(self, cluster_id: str | None = None) -> None:
+        """End a cluster with its jobs; the errors of `retrieve`."""
         with self.retrieve(cluster_id) as cluster:
             cluster.shut_down_cluster()
 
     def close(self) -> None:
-        """Do nothing: it holds nothing."""
+        """Release what it holds, which is nothing; clusters go on. Idempotent."""
 
-    def _cannot_start(self) -> ConfigurationError:
-        return ConfigurationError(
-            TARGET.key, _REMOTE,
-            "it names clusters that run already: name session, application or per-job to start one",
-        )  # fmt: skip
+
+class ClusterClientFactory:
+    """Makes descriptors for settings.
+
+    Example:
+        descriptor = ClusterClientFactory({"execution.target": "session"}).create_cluster_descriptor()
+        with descriptor.retrieve("nightly") as cluster:
+            print(cluster.list_jobs())
+    """
+
+    def __init__(self, settings: dict[str, str] | Settings) -> None:
+        self._settings: Final = Settings(dict(settings))
+
+    def get_cluster_id(self) -> str | None:
+        """Return the name of the session that is meant, None for the only one, and for targets without names."""
+        return self._settings.get_option(SESSION_NAME) or None
+
+    def create_cluster_descriptor(self) -> ClusterDescriptor:
+        """Return the descriptor for `execution.target`: `remote` clusters are found, and all others started, too."""
+        if self._settings.get_option(TARGET) == _REMOTE:
+            return ClusterDescriptor(self._settings)
+        return load_entry_point(ENTRY_POINT_GROUP, _STARTER).create_cluster_descriptor(
+            self._settings
+        )
+
+
+def _cannot_start() -> ConfigurationError:
+    return ConfigurationError(
+        TARGET.key, _REMOTE,
+        "it names clusters that run already: name session, application or per-job to start one",
+    )  # fmt: skip
 
 
 def _connection_in(file: str) -> FoundConnection:

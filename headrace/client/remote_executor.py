@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.settings.python_files import python_files, with_python_files
-from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
+from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings, check_values
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
@@ -117,7 +117,7 @@ class RemoteExecutor:
             if self._is_closed:
                 raise HostError("the executor has been closed")
             if self._client is None:
-                self._client = StandaloneClusterDescriptor(self._settings).retrieve()
+                self._client = ClusterDescriptor(self._settings).retrieve()
             return self._client
 
 

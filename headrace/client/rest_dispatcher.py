@@ -143,10 +143,6 @@ class RestDispatcher(DispatcherGateway):
                     raise BlobCorruptedError(str(job_id), str(key))
             offset = received
 
-    async def request_blob_server_address(self) -> str:
-        """Return the address of REST: payloads are brought there."""
-        return self._rest.address
-
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         return await self._message(tuple[JobOverview, ...], "GET", "/jobs/overview")
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from headrace.cluster.entrypoint import DRIVER_NAME, Cluster, ClusterHandle
+from headrace.cluster.cluster import Cluster
+from headrace.cluster.cluster_handle import ClusterHandle
+from headrace.cluster.entrypoint import DRIVER_NAME
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE

@@ -13,7 +13,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.threads import BlockingRunner, EventLoopThread, start_thread
 from headrace.gateways.messages import Acknowledge, WorkerOutputGateway
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.proxies import with_timeout
+from headrace.rpc.proxies import NO_TIMEOUT_MS, with_timeout
 from headrace.rpc.service import RpcService
 
 _LOG: Final = logging.getLogger(__name__)
@@ -22,7 +22,6 @@ _READ_SIZE_BYTES: Final = 1 << 16
 _PIECE_SIZE_BYTES: Final = 1 << 19
 """Size of the pieces of a line that is longer than a message may be."""
 _CLOSE_TIMEOUT_S: Final = 4.0
-_NO_TIMEOUT_MS: Final = 21_474_835_000.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class OutputSender:
             gateway = await self._rpc_service.connect(
                 self._output.receiver_address, WorkerOutputGateway
             )
-            self._gateway = with_timeout(gateway, _NO_TIMEOUT_MS)
+            self._gateway = with_timeout(gateway, NO_TIMEOUT_MS)
         await self._gateway.receive_output(lines)
 
 

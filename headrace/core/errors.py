@@ -32,7 +32,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- PortInUseError
 |  +- VersionMismatchError
 |  +- checkpoint.storage.conditional_writes: S3ClientMissingError
-|  +- cluster.entrypoint: ClusterFailedError
+|  +- cluster.cluster: ClusterFailedError
 |  +- cluster.high_availability.leader_election_service: LeadershipLostError
 |  +- cluster.high_availability.kubernetes.kubernetes_client: KubernetesMissingError
 |  +- cluster.high_availability.zookeeper.zookeeper_client: ZooKeeperMissingError
@@ -88,7 +88,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.files.paths: PathOutsideError
 +- connectors.files.sink.file_commit: FileCommitError
 +- connectors.files.sink.staging: OutputDiskFullError
-+- connectors.files.sink.notes: NoteChangedError, NoteDamagedError, NoteLostError
++- connectors.files.sink.note_file: NoteChangedError, NoteDamagedError, NoteLostError
 +- connectors.files.formats.splits: FileChangedError
 +- connectors.kafka.clients: KafkaError
 +- connectors.kafka.staged_records: StagedFileChangedError

@@ -63,10 +63,6 @@ class DispatcherGateway(Protocol):
         """
         ...
 
-    async def request_blob_server_address(self) -> str:
-        """Return where big payloads of jobs are to be brought before the job is submitted."""
-        ...
-
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         """Return running and finished jobs."""
         ...

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headrace.rpc.service import RpcService
 
 _PATH: Final = "/rpc/"
+NO_TIMEOUT_MS: Final = 21_474_835_000.0
+"""Timeout of callers who wait for an answer as long as it takes."""
 G = TypeVar("G")
 
 

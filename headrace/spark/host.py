@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.api.executors import default_settings
 from headrace.api.settings.python_files import python_files
-from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle, OnGranted
+from headrace.cluster.cluster_handle import ClusterHandle
+from headrace.cluster.entrypoint import ClusterEntrypoint, OnGranted
 from headrace.cluster.high_availability.coordination import storage_folder
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.lease import LeaderRecord

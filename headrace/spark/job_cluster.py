@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.api.executors import ATTACHED
-from headrace.cluster.entrypoint import ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.lifecycle import JobStatus

@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from headrace.cluster.entrypoint import ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.resource_manager.options import EXCLUSIVE_TASK_MANAGERS
 from headrace.core.config import Settings

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from headrace.cluster.blob.blob_client import prepare, submit_job
-from headrace.cluster.entrypoint import NO_TIMEOUT_MS, Cluster
+from headrace.cluster.cluster import Cluster
 from headrace.cluster.high_availability.high_availability_services import (
     HighAvailabilityServices,
 )
@@ -39,7 +39,7 @@ from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.stored.io_pool import PostingIo
 from headrace.network.trace.simulated_transport import SimulatedNetwork
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.rpc.proxies import with_timeout
+from headrace.rpc.proxies import NO_TIMEOUT_MS, with_timeout
 from headrace.task.task_runner import CooperativeTaskRunner
 from testkit.simulation.exchange_scan import ExchangeScan
 from testkit.simulation.lossy_network import LinkFaults, LossyNetwork

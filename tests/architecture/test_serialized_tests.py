@@ -11,6 +11,8 @@ from tests.architecture.floor_plan import ROOT
 
 # Whoever makes one of these has endpoints that call each other within one process.
 SERVICES = {
+    "headrace.cluster.cluster",
+    "headrace.cluster.cluster_handle",
     "headrace.cluster.entrypoint",
     "headrace.cluster.minicluster",
     "headrace.rpc.loopback",

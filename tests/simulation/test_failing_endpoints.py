@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
+from headrace.cluster.cluster import Cluster, ClusterFailedError
 from headrace.cluster.dispatcher.dispatcher_runner import DISPATCHER_REPLACEMENTS_MAX
-from headrace.cluster.entrypoint import Cluster, ClusterFailedError
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.core.ids import JobId

@@ -224,9 +224,9 @@ raise SystemExit
 def test_another_library_version_on_the_workers(runs: Runs) -> None:
     # As if the driver had another version: the workers' own is what it is.
     body = """
-import headrace.cluster.entrypoint as entrypoint
-real = entrypoint.software_versions()
-entrypoint.software_versions = lambda: {**real, "cloudpickle": "1.2.3"}
+import headrace.cluster.cluster as cluster
+real = cluster.software_versions()
+cluster.software_versions = lambda: {**real, "cloudpickle": "1.2.3"}
 numbers.print()
 """
     line = runs.failing(body)

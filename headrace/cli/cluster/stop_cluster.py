@@ -1,17 +1,16 @@
 """`headrace cluster stop`: ends a cluster over REST, and its process by signals where that does not help."""
 
 import signal
-from collections.abc import Callable
 from typing import Final
 
 import click
 
 from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
 from headrace.cli.cluster.standby import Standby, find_standby
-from headrace.cli.daemon.local_process import LocalProcess, StillRunningError, comes
+from headrace.cli.daemon.local_process import IMPATIENT, LocalProcess, StillRunningError, comes
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 from headrace.core.config import Settings
-from headrace.rest.client import CLIENT_TIMEOUT, RETRY_MAX_ATTEMPTS, RestClient
+from headrace.rest.client import RestClient
 from headrace.rest.client_errors import ClusterEndedError, RestError, RestUnreachableError
 from headrace.rest.connections import ClusterConnection, has_ended
 
@@ -51,13 +50,10 @@ def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: s
     connection = session.found.connection
     process = LocalProcess.of(connection)
     _ask(session, is_forced=force and process is not None)
-    is_gone = _is_unreachable(session) if process is None else process.is_gone
-    if not comes(is_gone, timeout_s):
-        if process is None:
-            raise StillRunningError(connection, timeout_s, "look at it on its own machine")
-        if not force:
-            raise StillRunningError(connection, timeout_s, "wait longer, or end it with --force")
-        process.end(connection, session.note)
+    if process is not None:
+        process.await_end(connection, timeout_s, is_forced=force, note=session.note)
+    elif not comes(lambda: _is_unreachable(session), timeout_s):
+        raise StillRunningError(connection, timeout_s, "look at it on its own machine")
     session.answer({"name": connection.name, "address": connection.address})
     session.say(f"Cluster {connection.name or connection.address} has ended.")
     return 0
@@ -70,10 +66,7 @@ def _stop_standby(
     process = LocalProcess(standby.pid, standby.start_ticks)
     place = ClusterConnection(standby.leader_address, pid=standby.pid, name=standby.name)
     process.send(signal.SIGTERM)
-    if not comes(process.is_gone, timeout_s):
-        if not is_forced:
-            raise StillRunningError(place, timeout_s, "wait longer, or end it with --force")
-        process.end(place, session.note)
+    process.await_end(place, timeout_s, is_forced=is_forced, note=session.note)
     session.answer({"name": standby.name, "address": ""})
     session.say(f"Standby {standby.name} has ended.")
     return 0
@@ -93,18 +86,14 @@ def _ask(session: ClusterSession, *, is_forced: bool) -> None:
 
 
 def _impatient_client(session: ClusterSession) -> RestClient:
-    settings = {RETRY_MAX_ATTEMPTS.key: "1", CLIENT_TIMEOUT.key: "5 s", **session.definitions}
-    return RestClient.of(session.found, settings=Settings(settings))
+    return RestClient.of(session.found, settings=Settings({**IMPATIENT, **session.definitions}))
 
 
-def _is_unreachable(session: ClusterSession) -> Callable[[], bool]:
-    def is_gone() -> bool:
-        try:
-            session.impatient_client.get("/config")
-        except RestUnreachableError:
-            return True
-        except RestError:
-            return False
+def _is_unreachable(session: ClusterSession) -> bool:
+    try:
+        session.impatient_client.get("/config")
+    except RestUnreachableError:
+        return True
+    except RestError:
         return False
-
-    return is_gone
+    return False

@@ -13,15 +13,14 @@ import msgspec
 from headrace.api.client.job_client import JobClient
 from headrace.cli.daemon.console_file import last_lines
 from headrace.cli.daemon.daemon_process import DaemonProcess
-from headrace.cli.daemon.local_process import LocalProcess, comes
+from headrace.cli.daemon.local_process import IMPATIENT, LocalProcess
 from headrace.cli.daemon.messages import RunJobCluster, RunProgram, RunSession
-from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
+from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.graph.job_graph import JobGraph
-from headrace.rest.client import CLIENT_TIMEOUT, RETRY_MAX_ATTEMPTS
 from headrace.rest.client_errors import RestUnreachableError
 
 _LOG: Final = logging.getLogger(__name__)
@@ -38,8 +37,8 @@ class EndedWithoutJobError(ProgramError):
         self.lines = lines
 
 
-class DaemonClusterDescriptor(StandaloneClusterDescriptor):
-    """Implements ClusterDescriptor. DaemonFailedError where a cluster does not start."""
+class DaemonClusterDescriptor(ClusterDescriptor):
+    """Starts clusters as daemons. DaemonFailedError where one does not start."""
 
     def __init__(self, settings: Settings, *, is_verbose: bool = False) -> None:
         super().__init__(settings)
@@ -112,15 +111,12 @@ class DaemonClusterDescriptor(StandaloneClusterDescriptor):
         if process is None:
             super().kill_cluster(cluster_id)
             return
-        impatient = {RETRY_MAX_ATTEMPTS.key: "1", CLIENT_TIMEOUT.key: "5 s"}
-        settings = self.settings.with_values(impatient)
         with (
-            RestClusterClient.of(found, settings) as cluster,
+            RestClusterClient.of(found, self.settings.with_values(IMPATIENT)) as cluster,
             contextlib.suppress(RestUnreachableError),
         ):
             cluster.shut_down_cluster()
-        if not comes(process.is_gone, _END_TIMEOUT_S):
-            process.end(found.connection, _LOG.warning)
+        process.await_end(found.connection, _END_TIMEOUT_S, is_forced=True, note=_LOG.warning)
 
     def _start(self, duty: RunSession | RunProgram | RunJobCluster) -> DaemonProcess:
         return DaemonProcess(duty, self.settings.to_dict(), is_verbose=self._is_verbose)

@@ -13,9 +13,12 @@ from headrace.core.clock import SystemClock
 from headrace.core.errors import ErrorDomain
 from headrace.core.process.process_start import parent_pid, start_ticks
 from headrace.core.security.tls import is_loopback
+from headrace.rest.client import CLIENT_TIMEOUT, RETRY_MAX_ATTEMPTS
 from headrace.rest.client_errors import RestError
 from headrace.rest.connections import ClusterConnection
 
+IMPATIENT: Final = {RETRY_MAX_ATTEMPTS.key: "1", CLIENT_TIMEOUT.key: "5 s"}
+"""Settings of a client that tells a cluster to end which is ended by force where it does not listen."""
 _FORCE_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 0.1
 
@@ -63,8 +66,23 @@ class LocalProcess:
             finally:
                 os.close(descriptor)
 
-    def end(self, connection: ClusterConnection, note: Callable[[str], None]) -> None:
-        """End it by signals, its supervisor first. StillRunningError."""
+    def await_end(
+        self,
+        connection: ClusterConnection,
+        timeout_s: float,
+        *,
+        is_forced: bool,
+        note: Callable[[str], None],
+    ) -> None:
+        """Wait until it has ended, as it was told to; by force it ends in any case. StillRunningError."""
+        if comes(self.is_gone, timeout_s):
+            return
+        if not is_forced:
+            raise StillRunningError(connection, timeout_s, "wait longer, or end it with --force")
+        self._end(connection, note)
+
+    def _end(self, connection: ClusterConnection, note: Callable[[str], None]) -> None:
+        """End it by signals, its supervisor first."""
         supervisor = self._supervisor()
         if supervisor is not None:
             # It ends the session in order, then by force, and does not start it again.

@@ -10,7 +10,6 @@ from headrace.cluster.dispatcher.running_jobs import RunningJobs
 from headrace.cluster.error_reports import first_line
 from headrace.core.ids import DispatcherId, JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
     CheckpointDetails,
@@ -39,7 +38,7 @@ from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.errors import EndpointFailedError, RecipientUnreachableError
-from headrace.rpc.proxies import gateway_address, with_timeout
+from headrace.rpc.proxies import with_timeout
 from headrace.rpc.service import RpcService
 
 T = TypeVar("T")
@@ -62,7 +61,6 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         rpc_service: RpcService,
         dispatcher_id: DispatcherId,
         jobs: RunningJobs,
-        blob_server: BlobServerGateway,
         *,
         on_shut_down: Callable[[], None],
         is_followed: Callable[[], bool] = lambda: False,
@@ -70,7 +68,6 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         name = rpc_service.create_endpoint_name("dispatcher")
         super().__init__(rpc_service, name, dispatcher_id)
         self._jobs: Final = jobs
-        self._blob_server: Final = blob_server
         self._on_shut_down: Final = on_shut_down
         self._is_followed: Final = is_followed
 
@@ -92,9 +89,6 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         """Start a job; a graph that cannot run at all is refused with its error."""
         await self._jobs.submit(graph)
         return Acknowledge()
-
-    async def request_blob_server_address(self) -> str:
-        return gateway_address(self._blob_server)
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         """Return all jobs, running ones first."""

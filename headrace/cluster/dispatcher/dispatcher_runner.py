@@ -22,8 +22,8 @@ from headrace.cluster.high_availability.leader_election_service import (
     Leadership,
     LeadershipLostError,
 )
+from headrace.cluster.leader_replacements import LeaderReplacements
 from headrace.cluster.leadership import tell_end
-from headrace.cluster.replacements import Replacements
 from headrace.core.config import ConfigOption
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import NotLeadingError
@@ -77,7 +77,7 @@ class DispatcherRunner:
         self._create_dispatcher: Final = create_dispatcher
         self._on_failed: Final = on_failed
         settings, clock = rpc_service.settings, rpc_service.clock
-        self._replacements: Final = Replacements(DISPATCHER_REPLACEMENTS_MAX, settings, clock)
+        self._replacements: Final = LeaderReplacements(DISPATCHER_REPLACEMENTS_MAX, settings, clock)
         self._phase = _Phase.LEADING
         self._leadership = None if election is None else election.leadership
         self.jobs = create_jobs(self._leadership, self._refuse_calls)

@@ -19,8 +19,8 @@ from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.client_heartbeats import ClientHeartbeats
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, JobArchive
 from headrace.cluster.dispatcher.job_leader import BatchJobMasters, JobLeader
-from headrace.cluster.dispatcher.lost_job import archive_lost_job, archive_of_result
 from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
+from headrace.cluster.dispatcher.sparse_job_archive import archive_lost_job, archive_of_result
 from headrace.cluster.dispatcher.stored_jobs import EndedUnderEarlierLeader, StoredJobs
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError

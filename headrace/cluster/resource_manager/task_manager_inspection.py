@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from headrace.cluster.resource_manager.ended_task_managers import EndedTaskManagers
 from headrace.cluster.resource_manager.log_copies import LogCopies
 from headrace.cluster.resource_manager.options import ENDED_TASK_MANAGERS_MAX
 from headrace.core.errors import HeadraceError
@@ -44,6 +43,37 @@ _ANSWER_TIMEOUT_MS: Final = 5_000.0
 """Below the time that who asks the ResourceManager waits, so that the files of one that hangs can still be read."""
 _LOOK_MS: Final = 5
 """Time of one look at stacks, which counts where hardly any time is to be between two."""
+
+
+class EndedTaskManagers:
+    """The last `count_max` TaskManagers that were registered and are gone, for people who ask why. Pure.
+
+    The one that ended first is forgotten first; log files are kept as long as their TaskManager is remembered.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max: Final = count_max
+        self._ended: dict[ResourceId, EndedTaskManager] = {}
+
+    def __contains__(self, resource_id: ResourceId) -> bool:
+        return resource_id in self._ended
+
+    def find(self, resource_id: ResourceId) -> TaskManagerInfo | None:
+        """Return one of them as it was last, or None."""
+        found = self._ended.get(resource_id)
+        return None if found is None else found.info
+
+    def add(self, ended: EndedTaskManager) -> tuple[ResourceId, ...]:
+        """Remember one; return those that are forgotten for it. None comes back: a lost one may not register again."""
+        self._ended[ended.info.resource_id] = ended
+        forgotten = tuple(self._ended)[: max(0, len(self._ended) - self._count_max)]
+        for resource_id in forgotten:
+            del self._ended[resource_id]
+        return forgotten
+
+    def describe(self) -> tuple[EndedTaskManager, ...]:
+        """Return all of them, those that ended last first."""
+        return tuple(reversed(self._ended.values()))
 
 
 class TaskManagerInspection:

@@ -15,8 +15,11 @@ from typing import Final
 
 import msgspec
 
-from headrace.cluster.task_executor.held_stacks import RELEASED
-from headrace.cluster.task_executor.lock_watcher import DUMP_PERIOD_S, WatcherConfiguration
+from headrace.cluster.task_executor.lock_watcher import (
+    DUMP_PERIOD_S,
+    RELEASED,
+    WatcherConfiguration,
+)
 from headrace.core.threads import Thread, start_thread
 
 _LOG = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from headrace.checkpoint.storage.file_systems import folder_entries
 from headrace.connectors.files.paths import file_system_of, is_link, place_below
-from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_scope
+from headrace.connectors.files.sink.note_file import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.sink.staging import HIDDEN_PREFIX, delete_file, exists
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.randomness import system_random

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from headrace.connectors.files.sink.notes import digest_of_scope
+from headrace.connectors.files.sink.note_file import digest_of_scope
 from headrace.connectors.kafka.clients import (
     REQUEST_TIMEOUT_S,
     ClientLog,

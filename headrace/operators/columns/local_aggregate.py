@@ -24,7 +24,7 @@ from headrace.functions.specs.columnar_specs import (
 )
 from headrace.functions.specs.operator_specs import ColumnAggregate
 from headrace.functions.windows import window_starts
-from headrace.operators.columns.partials import Partials
+from headrace.operators.columns.partial_aggregates import Partials
 from headrace.operators.columns.window_assignment import require_times
 from headrace.operators.columns.window_results import emit_table
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output

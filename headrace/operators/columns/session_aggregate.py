@@ -18,7 +18,7 @@ from headrace.functions.specs.columnar_specs import LAST, SLICE, START, SessionA
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.integer_columns import Codes, begin_stretches, group_codes
 from headrace.operators.columns.local_aggregate import HELD_ROWS_MAX
-from headrace.operators.columns.partials import Partials
+from headrace.operators.columns.partial_aggregates import Partials
 from headrace.operators.columns.window_assignment import without_late
 from headrace.operators.columns.window_results import TABLE_ROWS_MAX, WindowResults
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output

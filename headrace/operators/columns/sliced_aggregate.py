@@ -16,7 +16,7 @@ from headrace.functions.specs.columnar_specs import SLICE, EventTimeWindows, Sli
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.integer_columns import are_in_order
-from headrace.operators.columns.partials import Partials
+from headrace.operators.columns.partial_aggregates import Partials
 from headrace.operators.columns.window_assignment import (
     assign_windows,
     distinct_slices,

@@ -22,7 +22,7 @@ from headrace.operators.runtime.contexts import (
     RecordContext,
 )
 from headrace.operators.runtime.emission import MovingContext, ResultChecks, ResultCollector
-from headrace.operators.runtime.interleaved import interleaved, of_either
+from headrace.operators.runtime.interleaved_inputs import interleaved, of_either
 from headrace.operators.runtime.operator import (
     InputNumbers,
     OneInputOperator,

@@ -13,7 +13,7 @@ from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.graph.pipeline_options import OBJECT_REUSE
 from headrace.operators.runtime.emission import EMIT_ROWS_MAX, RowEmitter, keep_rows
-from headrace.operators.runtime.interleaved import interleaved, of_either
+from headrace.operators.runtime.interleaved_inputs import interleaved, of_either
 from headrace.operators.runtime.operator import (
     InputNumbers,
     OneInputOperator,

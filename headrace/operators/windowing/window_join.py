@@ -13,7 +13,7 @@ from headrace.functions.evictors import TimestampedValue
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
 from headrace.functions.specs.operator_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.windows import Window
-from headrace.operators.runtime.interleaved import interleaved
+from headrace.operators.runtime.interleaved_inputs import interleaved
 from headrace.operators.runtime.operator import (
     InputNumbers,
     OperatorContext,
@@ -29,7 +29,7 @@ from headrace.operators.runtime.record_state import (
 )
 from headrace.operators.runtime.timed_operator import LateRecords
 from headrace.operators.runtime.user_code import method_of, not_iterable
-from headrace.operators.windowing.contents import (
+from headrace.operators.windowing.window_contents import (
     CONTENTS,
     EmitElements,
     EvictedContents,

@@ -23,7 +23,8 @@ from headrace.operators.runtime.operator import OneInputOperator, OperatorContex
 from headrace.operators.runtime.record_state import own_state
 from headrace.operators.runtime.timed_operator import LateRecords, TimedOperator
 from headrace.operators.runtime.user_code import close_function, open_function, user_error
-from headrace.operators.windowing.contents import (
+from headrace.operators.windowing.merging_window_set import MergingWindowSet
+from headrace.operators.windowing.window_contents import (
     AssignerContext,
     EvictedContents,
     FoldedContents,
@@ -36,7 +37,6 @@ from headrace.operators.windowing.contents import (
     WindowTriggerContext,
     window_call,
 )
-from headrace.operators.windowing.merging_window_set import MergingWindowSet
 
 _WHOLE_STREAM = 0
 """The key of windows over a stream without keys."""

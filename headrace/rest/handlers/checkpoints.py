@@ -24,7 +24,7 @@ from headrace.rest.handlers.parameters import (
     VertexParameter,
 )
 from headrace.rest.models import checkpoints as models
-from headrace.rest.models.spelling import NOT_A_NUMBER
+from headrace.rest.models.base_models import NOT_A_NUMBER
 
 _CLASS_NAMES: Final[Mapping[CheckpointStatus, models.ClassName]] = {
     CheckpointStatus.IN_PROGRESS: "in_progress",

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from fastapi import Request, Response
 
@@ -13,7 +13,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import run_in_thread
 from headrace.rest.app import JSON, VERSION_PREFIX, guarded_app
 from headrace.rest.authentication import AsgiApplication, RestGuard
-from headrace.rest.handler_errors import UnavailableError
+from headrace.rest.handler_errors import NotFoundError, UnavailableError
 from headrace.rest.handlers.cluster import (
     FLINK_VERSION,
     dashboard_configuration,
@@ -21,7 +21,6 @@ from headrace.rest.handlers.cluster import (
     sign_out,
 )
 from headrace.rest.handlers.parameters import ApplicationParameter, JobParameter
-from headrace.rest.history.absent_routes import absent_routes
 from headrace.rest.history.archive_catalog import ArchiveCatalog
 from headrace.rest.history.archived_answers import OVERVIEW_PATH, archived_routes
 from headrace.rest.history.listed_job import archived_application
@@ -29,6 +28,7 @@ from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models.jobs import ApplicationDetails, JobIds, JobIdWithStatus
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 from headrace.rest.rest_route import RestRoute
+from headrace.rest.routes import ROUTES
 
 T = TypeVar("T")
 
@@ -38,6 +38,13 @@ _WAITING_MAX: Final = 256
 """Answers that are read or wait for it; who asks for more is asked to come again."""
 _JOB: Final = "/jobs/{jobid}"
 _APPLICATION: Final = "/applications/{applicationid}"
+_HISTORY: Final = "this is a history server, which shows jobs that have ended from their archives"
+_LOGS: Final = (
+    f"{_HISTORY}, and archives hold no log files: those of a cluster stay below its env.log.dir, where that was set, "
+    "and 'headrace exceptions JOB_ID' says why a job failed"
+)
+_DISPOSAL: Final = f"{_HISTORY}, and deletes no savepoint: 'headrace savepoint dispose PATH' does"
+_RUNNING: Final = "ask a cluster that runs, with -m HOST:PORT ('headrace cluster list' shows those of this machine)"
 
 
 class History:
@@ -93,7 +100,7 @@ def history_routes() -> tuple[RestRoute, ...]:
         RestRoute("GET", log_url, _log_url, cluster_models.LogUrl),
         *of_archives,
     )
-    return (*answered, *absent_routes(answered))
+    return (*answered, *_absent_routes(answered))
 
 
 async def _configuration(request: Request) -> cluster_models.DashboardConfiguration:
@@ -173,3 +180,51 @@ async def _archived_answer(request: Request, job: JobParameter) -> Response:
 
 def _history(request: Request) -> History:
     return request.app.state.history
+
+
+def _absent_routes(answered: tuple[RestRoute, ...]) -> tuple[RestRoute, ...]:
+    """Return routes for all that a cluster answers and `answered` does not.
+
+    Each of them says what is missing, why, and what helps instead.
+    """
+    known = {(route.method, route.path) for route in answered}
+    absent = dict.fromkeys(
+        (route.method, route.path) for route in ROUTES if (route.method, route.path) not in known
+    )
+    return tuple(RestRoute(method, path, _handler_of(path), None) for method, path in absent)
+
+
+def _handler_of(path: str) -> Any:
+    return _refuse_running_job if path.startswith(_JOB) else _refuse_cluster
+
+
+async def _refuse_running_job(request: Request, job: JobParameter) -> None:
+    """Say that the path is one of running jobs alone; NotFoundError."""
+    job_id = job.hex()
+    if not request.app.state.history.catalog.has(job_id):
+        raise NotFoundError(f"Job {job_id} not found")
+    path = request.url.path
+    if request.method != "GET" or "/savepoints/" in path:
+        raise NotFoundError(
+            f"Job {job_id} has ended, and this is a history server, where no job is steered: 'headrace run -s PATH "
+            "PROGRAM' starts it again from a snapshot, of which 'headrace checkpoint list FOLDER' shows the paths"
+        )
+    if "/state" in path:
+        raise NotFoundError(
+            f"Job {job_id} has ended, and only a running one has {path}: its state is in its snapshots, of which "
+            "'headrace checkpoint list FOLDER' shows the paths, and 'headrace checkpoint show PATH' each operator"
+        )
+    raise NotFoundError(
+        f"Job {job_id} has ended, and only a running one has {path}: of an ended one there are metrics over time at "
+        f"/jobs/{job_id}/metrics-history, which 'headrace open' draws, and sums at /jobs/{job_id}"
+    )
+
+
+async def _refuse_cluster(request: Request) -> None:
+    """Say that the path is one of clusters alone; NotFoundError."""
+    path = request.url.path
+    if path.rpartition("/")[2] in ("log", "logs", "stdout") or "/logs/" in path:
+        raise NotFoundError(_LOGS)
+    if "/savepoint-disposal" in path:
+        raise NotFoundError(_DISPOSAL)
+    raise NotFoundError(f"{_HISTORY}, and has no {path}: {_RUNNING}")

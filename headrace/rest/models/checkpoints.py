@@ -4,8 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from headrace.rest.models.base_models import (
+    CamelModel,
+    KebabModel,
+    Milliseconds,
+    SnakeModel,
+    left_out,
+)
 from headrace.rest.models.jobs import FailureCause, OperationStatus
-from headrace.rest.models.spelling import CamelModel, KebabModel, Milliseconds, SnakeModel, left_out
 
 ClassName = Literal["in_progress", "completed", "failed"]
 

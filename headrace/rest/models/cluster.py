@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headrace.rest.models.spelling import CamelModel, KebabModel, SnakeModel, left_out
+from headrace.rest.models.base_models import CamelModel, KebabModel, SnakeModel, left_out
 
 
 class ErrorBody(SnakeModel):

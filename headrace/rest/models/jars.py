@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from headrace.rest.models.base_models import CamelModel, SnakeModel
 from headrace.rest.models.jobs import Plan
-from headrace.rest.models.spelling import CamelModel, SnakeModel
 
 _HEX = "^[0-9a-fA-F]{32}$"
 

@@ -3,7 +3,13 @@
 from pydantic import Field, computed_field
 
 from headrace.rest.java_throwable import serialized_throwable
-from headrace.rest.models.spelling import CamelModel, KebabModel, Milliseconds, SnakeModel, left_out
+from headrace.rest.models.base_models import (
+    CamelModel,
+    KebabModel,
+    Milliseconds,
+    SnakeModel,
+    left_out,
+)
 
 
 class JobIdWithStatus(SnakeModel):

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from headrace.rest.models.base_models import KebabModel, Milliseconds, SnakeModel, left_out
 from headrace.rest.models.jobs import FailureCause, OperationStatus
-from headrace.rest.models.spelling import KebabModel, Milliseconds, SnakeModel, left_out
 
 EDITS_MAX = 1_000
 

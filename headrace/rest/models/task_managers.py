@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from headrace.rest.models.spelling import CamelModel, Milliseconds, SnakeModel, left_out
+from headrace.rest.models.base_models import CamelModel, Milliseconds, SnakeModel, left_out
 
 
 class ResourceInfo(CamelModel):

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import Field, with_config
 
-from headrace.rest.models.jobs import IOMetrics
-from headrace.rest.models.spelling import (
+from headrace.rest.models.base_models import (
     KEBAB,
     CamelModel,
     KebabModel,
@@ -13,6 +12,7 @@ from headrace.rest.models.spelling import (
     SnakeModel,
     left_out,
 )
+from headrace.rest.models.jobs import IOMetrics
 
 
 class Attempt(KebabModel):

@@ -8,8 +8,8 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from headrace.api.client.job_client import JobClient
+from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
-from headrace.cluster.entrypoint import ClusterHandle
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.ids import JobId, JobMasterId

@@ -22,7 +22,7 @@ from headrace.connectors.dataframe.messages import CommitPayload, FunctionPayloa
 from headrace.connectors.dataframe.sink import batch_count_max
 from headrace.connectors.dataframe.staging import DATAFRAMES_FOLDER, is_left_by_older_attempt
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_scope
+from headrace.connectors.files.sink.note_file import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.sink.staging import delete_file, exists, remove_if_spent
 from headrace.core.errors import ErrorDomain, ProgramError, UserCodeError
 from headrace.functions.sink import Committer, CommitterContext, scope_of

@@ -18,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
+from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.cli.cluster.session import serve_session
-from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
+from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.high_availability.coordination import storage_folder
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.lease import LeaderRecord

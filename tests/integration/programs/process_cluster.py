@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
+from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
 from headrace.core.clock import SystemClock

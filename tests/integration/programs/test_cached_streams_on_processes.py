@@ -13,7 +13,7 @@ from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
 from headrace.api.streams.cached_streams import CachedDataStream
-from headrace.cluster.entrypoint import ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.core.ids import ClusterDataSetId
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.gateways.messages import DataSetInfo

@@ -13,7 +13,7 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.cli.jobs.job_reader import JobReader
 from headrace.cli.jobs.top_view import plain_lines
-from headrace.cluster.entrypoint import ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.cluster.entrypoint import ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings
 from headrace.core.ids import JobId

@@ -15,7 +15,8 @@ from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
 from headrace.cluster.blob.blob_client import prepare, submit_job
 from headrace.cluster.blob.blob_files import BlobFiles
-from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
+from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.task_executor.task_manager_runner import (
@@ -34,6 +35,7 @@ from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import BlobStorageError
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
+from headrace.rpc.proxies import gateway_address
 from headrace.rpc.tcp import TcpRpcService
 
 FRAME_BYTES = 10 << 20
@@ -283,6 +285,7 @@ class RemoteClient:
             return service
 
         self._service = self._control.run(connect())
+        self._blob_address = gateway_address(handle.blob_server)
         dispatcher = handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
         self._dispatcher: DispatcherGateway = self._control.run(
             self._service.connect(dispatcher.address, DispatcherGateway, dispatcher.fencing_token)
@@ -292,8 +295,7 @@ class RemoteClient:
         job = prepare(job_graph, self._settings)
 
         async def submit() -> None:
-            address = await self._dispatcher.request_blob_server_address()
-            blob_server = await self._service.connect(address, BlobServerGateway)
+            blob_server = await self._service.connect(self._blob_address, BlobServerGateway)
             await submit_job(job, self._dispatcher, blob_server, self._settings)
 
         self._control.run(submit())

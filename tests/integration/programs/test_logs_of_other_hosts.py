@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.cluster.entrypoint import ClusterHandle
+from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings

@@ -7,7 +7,7 @@ import pytest
 
 from headrace import ClusterClientFactory
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
-from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
+from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import JobId
@@ -30,7 +30,7 @@ def test_targets_with_clusters_of_their_own_have_a_descriptor_that_starts_them(t
 
 def test_a_remote_cluster_is_found_and_not_started() -> None:
     descriptor = ClusterClientFactory({"execution.target": "remote"}).create_cluster_descriptor()
-    assert type(descriptor) is StandaloneClusterDescriptor
+    assert type(descriptor) is ClusterDescriptor
     graph = JobGraph(JobId(b"j" * 16), "job", (), (), {})
     for deploy in (
         lambda: descriptor.deploy_session_cluster("nightly"),

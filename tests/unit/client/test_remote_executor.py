@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
-from headrace.client.cluster_descriptor import StandaloneClusterDescriptor
+from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.remote_executor import (
     RemoteDataFrameError,
     RemoteExecutor,
@@ -29,7 +29,7 @@ from tests.unit.rest.fake_cluster import fake_cluster
 
 
 def find(settings: Settings) -> FoundConnection:
-    return StandaloneClusterDescriptor(settings).find()
+    return ClusterDescriptor(settings).find()
 
 
 @pytest.mark.parametrize(

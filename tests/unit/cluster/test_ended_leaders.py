@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
+from headrace.cluster.cluster import Cluster
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
-from headrace.cluster.entrypoint import Cluster
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.core.clock import SystemClock

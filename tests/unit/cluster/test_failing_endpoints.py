@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
+from headrace.cluster.cluster import Cluster, ClusterFailedError
 from headrace.cluster.dispatcher.dispatcher_runner import DISPATCHER_REPLACEMENTS_MAX
-from headrace.cluster.entrypoint import Cluster, ClusterFailedError
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.core.config import ConfigOption

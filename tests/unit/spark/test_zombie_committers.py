@@ -17,7 +17,7 @@ from pyarrow import fs
 import headrace.connectors.dataframe.directory_commit as directory_commit
 from headrace.connectors.dataframe.sink import DataFrameSink
 from headrace.connectors.files.sink.compaction import FileCompactor, FileCompactStrategy
-from headrace.connectors.files.sink.notes import NoteChangedError, NoteFile
+from headrace.connectors.files.sink.note_file import NoteChangedError, NoteFile
 from headrace.core.errors import HeadraceError
 from headrace.functions.sink import commit_key
 from tests.unit.connectors.files.sink import file_commit_world as files

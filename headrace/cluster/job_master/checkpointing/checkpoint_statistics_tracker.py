@@ -3,6 +3,7 @@
 Durations are monotonic. Runs on the JobMaster's main thread. Source: Flink CheckpointStatsTracker.
 """
 
+from array import array
 from collections.abc import Iterable, Set
 from typing import Final
 
@@ -17,10 +18,10 @@ from headrace.cluster.job_master.checkpointing.checkpoint_history import (
 )
 from headrace.cluster.job_master.checkpointing.expired_checkpoint import name_of
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.statistics_histogram import StatisticsHistogram
 from headrace.core.barriers import SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.ids import ExecutionAttemptId
+from headrace.core.quantiles import interpolated_quantile
 from headrace.core.redaction import shown_uri
 from headrace.gateways.checkpoint_statistics import (
     CheckpointCounts,
@@ -33,10 +34,51 @@ from headrace.gateways.checkpoint_statistics import (
     FailedCheckpointInfo,
     PendingCheckpointInfo,
     RestoredCheckpoint,
+    StatisticsSummary,
 )
 from headrace.graph.execution_graph import ExecutionGraph
 
 _NAMED_MAX: Final = 4
+WINDOW_SIZE: Final = 10_000
+"""Number of values whose quantiles are told, the newest ones."""
+_QUANTILES: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
+
+
+class StatisticsHistogram:
+    """Minimum, maximum and average of integers, and quantiles of the `window_size` newest, in bounded memory. Pure.
+
+    Source: Flink StatsSummary, DescriptiveStatisticsHistogram.
+    """
+
+    def __init__(self, window_size: int = WINDOW_SIZE) -> None:
+        assert window_size >= 1
+        self._window_size: Final = window_size
+        self._newest: Final = array("q")
+        self._count = 0
+        self._sum = 0
+        self._minimum = 0
+        self._maximum = 0
+
+    def add(self, value: int) -> None:
+        """Take one value."""
+        self._minimum = value if not self._count else min(self._minimum, value)
+        self._maximum = value if not self._count else max(self._maximum, value)
+        if len(self._newest) < self._window_size:
+            self._newest.append(value)
+        else:
+            self._newest[self._count % self._window_size] = value
+        self._count += 1
+        self._sum += value
+
+    @property
+    def summary(self) -> StatisticsSummary:
+        """Return the values so far."""
+        if not self._count:
+            return StatisticsSummary()
+        ordered = sorted(self._newest)
+        p50, p90, p95, p99, p999 = (interpolated_quantile(ordered, each) for each in _QUANTILES)
+        average = self._sum // self._count
+        return StatisticsSummary(self._minimum, self._maximum, average, p50, p90, p95, p99, p999)
 
 
 class CheckpointStatisticsTracker:

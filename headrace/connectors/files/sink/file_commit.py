@@ -24,7 +24,7 @@ from headrace.connectors.files.sink.committables import (
     decode_file_payload,
 )
 from headrace.connectors.files.sink.compaction import Merger, WaitingFile, plan_compaction
-from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_scope
+from headrace.connectors.files.sink.note_file import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.sink.staging import (
     HIDDEN_PREFIX,
     IN_PROGRESS,

@@ -72,7 +72,7 @@ class World:
             on_job_ended=self.listen,
         )
         dispatcher_id = DispatcherId(b"d" * 16)
-        dispatcher = Dispatcher(master, dispatcher_id, jobs, blob_server, on_shut_down=lambda: None)
+        dispatcher = Dispatcher(master, dispatcher_id, jobs, on_shut_down=lambda: None)
         dispatcher.start()
         self.gateway = client.gateway(
             dispatcher.address, DispatcherGateway, dispatcher.fencing_token

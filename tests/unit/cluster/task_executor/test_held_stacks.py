@@ -3,8 +3,12 @@
 import faulthandler
 import os
 
-from headrace.cluster.task_executor.held_stacks import DUMP_MAX_BYTES, RELEASED, HeldStacks
-from headrace.cluster.task_executor.lock_watcher import library_folders
+from headrace.cluster.task_executor.lock_watcher import (
+    DUMP_MAX_BYTES,
+    RELEASED,
+    HeldStacks,
+    library_folders,
+)
 
 S = 1_000_000_000
 DUMP = b"""Timeout (0:00:02)!

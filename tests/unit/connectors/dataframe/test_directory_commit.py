@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.connectors.dataframe.directory_commit import DirectoryCommit
-from headrace.connectors.files.sink.notes import NoteChangedError
+from headrace.connectors.files.sink.note_file import NoteChangedError
 from tests.unit.connectors.sink_world import key
 
 SCOPE = "lineage/sink"

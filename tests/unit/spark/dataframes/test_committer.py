@@ -19,7 +19,7 @@ from headrace.connectors.dataframe.directory_commit import TargetExistsError
 from headrace.connectors.dataframe.messages import CommitPayload, FunctionPayload
 from headrace.connectors.dataframe.sink import DataFrameSink, IdempotentForeachBatchSink
 from headrace.connectors.dataframe.staging import batch_staging_folder
-from headrace.connectors.files.sink.notes import NoteLostError
+from headrace.connectors.files.sink.note_file import NoteLostError
 from headrace.core.config import Settings
 from headrace.core.errors import HostError, ProgramError, UserCodeError
 from headrace.functions.sink import CommitterContext, DeliveryGuarantee, commit_key

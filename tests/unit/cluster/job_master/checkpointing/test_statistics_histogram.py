@@ -5,7 +5,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.checkpointing.statistics_histogram import StatisticsHistogram
+from headrace.cluster.job_master.checkpointing.checkpoint_statistics_tracker import (
+    StatisticsHistogram,
+)
 from headrace.core.quantiles import interpolated_quantile
 
 VALUES = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=40)

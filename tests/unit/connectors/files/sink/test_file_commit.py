@@ -24,7 +24,7 @@ from headrace.connectors.files.sink.committables import (
 from headrace.connectors.files.sink.compaction import FileCompactor, FileCompactStrategy
 from headrace.connectors.files.sink.file_commit import FileCommitError
 from headrace.connectors.files.sink.file_sink import FileSink
-from headrace.connectors.files.sink.notes import NoteDamagedError, NoteLostError
+from headrace.connectors.files.sink.note_file import NoteDamagedError, NoteLostError
 from headrace.connectors.files.sink.staging import MARKER
 from headrace.core.types.type_info import Types
 from headrace.functions.sink import FINAL_CHECKPOINT, commit_key

@@ -17,7 +17,7 @@ from headrace.connectors.files.sink.committables import (
 )
 from headrace.connectors.files.sink.file_commit import FileCommitter
 from headrace.connectors.files.sink.file_sink import FileSink
-from headrace.connectors.files.sink.notes import NoteDamagedError, digest_of_scope
+from headrace.connectors.files.sink.note_file import NoteDamagedError, digest_of_scope
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
 from tests.unit.connectors.sink_world import KEY, SinkWorld, key

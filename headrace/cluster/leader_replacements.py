@@ -1,4 +1,4 @@
-"""Replacements: how often leaders of a process may fail and be followed by another one in the same process."""
+"""LeaderReplacements: how often leaders of a process may fail and be followed by another one in the same process."""
 
 from collections import deque
 from datetime import timedelta
@@ -15,7 +15,7 @@ REPLACEMENT_WINDOW: Final = ConfigOption(
 )
 
 
-class Replacements:
+class LeaderReplacements:
     """Counts endpoints that were replaced within a window, and says whether one more may be."""
 
     def __init__(self, option: ConfigOption[int], settings: Settings, clock: Clock) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from pyarrow import fs
 
-from headrace.connectors.files.sink.notes import NoteChangedError, NoteFile
+from headrace.connectors.files.sink.note_file import NoteChangedError, NoteFile
 from tests.unit.connectors.sink_world import key
 
 

@@ -1,4 +1,7 @@
-"""Archives of jobs without a JobMaster: it failed itself, or ended under an earlier leader of the cluster. Pure."""
+"""Sparse archives: of jobs without a JobMaster, which failed itself or ended under an earlier leader. Pure.
+
+Source: Flink ArchivedExecutionGraph.createSparseArchivedExecutionGraph.
+"""
 
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (

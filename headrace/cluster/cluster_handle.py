@@ -1,0 +1,146 @@
+"""ClusterHandle: a running cluster, for other threads of its process."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from headrace.cluster.blob.blob_client import prepare, upload_blobs
+from headrace.cluster.cluster import Cluster
+from headrace.cluster.printed_output import OutputReceiver
+from headrace.core.ids import ClusterDataSetId
+from headrace.core.threads import EventLoopThread
+from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.gateways.messages import DataSetInfo
+from headrace.gateways.resource_manager import ResourceManagerGateway
+from headrace.graph.job_graph import JobGraph
+from headrace.metrics.process_metrics import ProcessWatcher
+from headrace.rpc.proxies import NO_TIMEOUT_MS, with_timeout
+from headrace.rpc.service import RpcService
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_CLOSE_TIMEOUT_S: Final = 60.0
+_ASK_TIMEOUT_S: Final = 30.0
+
+
+class ClusterHandle:
+    """The way into a cluster, which closes it.
+
+    `dispatcher` and `resource_manager`, whichever leads, are called on `loop`. `leader_retrieval_address` is where
+    TaskManagers ask who leads. `output_address` is where TaskManagers send what
+    is printed there, empty where nobody shows it. `is_shutting_down` is set when a client has asked for the end of
+    the cluster: whoever holds the handle closes it. `log_folder` is the folder with the log files of the driver and of
+    TaskManagers of its host, or None where nobody writes any.
+    """
+
+    def __init__(
+        self,
+        control: EventLoopThread,
+        rpc_service: RpcService,
+        cluster: Cluster,
+        output: OutputReceiver | None = None,
+    ) -> None:
+        self._control: Final = control
+        self._output: Final = output
+        self.output_address: Final = "" if output is None else output.address
+        self.log_folder: Final = cluster.log_folder
+        self._rpc_service: Final = rpc_service
+        self._cluster: Final = cluster
+        self._is_closed = False
+        # Guards `_is_closed`: two threads may close, one of them in an exit hook.
+        self._lock: Final = threading.Lock()
+        self._watcher: Final = ProcessWatcher(
+            rpc_service.clock, control.loop.call_soon_threadsafe
+        ).start()
+        self.is_shutting_down: Final = threading.Event()
+        control.on_fatal_error = rpc_service.fatal_error
+        self.loop: Final[asyncio.AbstractEventLoop] = control.loop
+        self.leader_retrieval_address: Final = cluster.leaders.address
+        self.dispatcher: Final[DispatcherGateway] = with_timeout(
+            cluster.dispatcher_gateway, NO_TIMEOUT_MS
+        )
+        self.blob_server: Final[BlobServerGateway] = cluster.blob_server.self_gateway(
+            BlobServerGateway
+        )
+        self.resource_manager: Final[ResourceManagerGateway] = with_timeout(
+            cluster.resource_manager_gateway, NO_TIMEOUT_MS
+        )
+
+    async def start(self) -> None:
+        """Begin to serve; on the control thread, once."""
+        await self._cluster.start_shuffle_master()
+        if self._output is not None:
+            self._output.start()
+        self._cluster.start()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Return the error that ended the cluster before its owner did, or None."""
+        return self._cluster.failure
+
+    def announce(self, address: str) -> None:
+        """Let standbys of the cluster know where this one serves its clients."""
+        self._cluster.announce(address)
+
+    def submit(self, graph: JobGraph, timeout_s: float | None = None) -> None:
+        """Bring a job's big payloads to the blob server, then submit it; BlobError, or what the Dispatcher raises.
+
+        `timeout_s` bounds the Dispatcher's part: the payloads are bounded by their own retries.
+        """
+        settings = self._rpc_service.settings
+        job = prepare(graph, settings.with_values(graph.settings))
+        self.call(upload_blobs(job, self.blob_server, settings))
+        self.call(self.dispatcher.submit_job(job.graph), timeout_s)
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """Return what jobs left to the cluster; RpcError, TimeoutError."""
+        return self.call(self.resource_manager.list_data_sets(), _ASK_TIMEOUT_S)
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """Have the cluster drop what a job left, or is going to leave; RpcError, TimeoutError."""
+        self.call(self.resource_manager.release_cluster_partitions(data_set), _ASK_TIMEOUT_S)
+
+    def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a call of one of the gateways on the control thread and wait for its answer."""
+        return self._control.run(coroutine, timeout_s)
+
+    def leave_host(self, error: BaseException) -> None:
+        """Fail all jobs with `error` and stop all workers, while the host still is there; jobs can be asked after.
+
+        From any thread but the control thread, before `close`; no effect after it.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+        try:
+            self._control.run(self._cluster.leave_host(error), _CLOSE_TIMEOUT_S)
+        except TimeoutError:
+            _LOG.error("the workers of the cluster did not end within %g s", _CLOSE_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Cancel all jobs, stop all workers, end the thread; idempotent, from any thread but the control thread."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        try:
+            self._control.run(self._close(), _CLOSE_TIMEOUT_S)
+        except TimeoutError:
+            _LOG.error("the cluster did not end within %g s", _CLOSE_TIMEOUT_S)
+        finally:
+            self._watcher.stop()
+            self._control.stop()
+            # Not before: the next leader begins when nothing of this one is left.
+            self._cluster.release_leadership()
+            self._cluster.close_reporters()
+
+    async def _close(self) -> None:
+        await self._cluster.close()
+        if self._output is not None:
+            # The last of all: TaskManagers send what was printed as they end.
+            await self._output.close()
+        await self._rpc_service.stop()
