@@ -1,4 +1,4 @@
-"""One Spark session per test module that asks for it, and an end for every program that a test starts."""
+"""One Spark session for all test modules that ask for it, and an end for every program that a test starts."""
 
 from collections.abc import Iterator
 
@@ -32,9 +32,51 @@ def started() -> Iterator[list[Program]]:
         program.end()
 
 
+class SharedSession:
+    """A `local[4]` with the settings that Headrace gives, for modules one after another: each start takes seconds."""
+
+    def __init__(self) -> None:
+        self._made: HostSession | None = None
+
+    def start(self) -> HostSession:
+        """Return the session, started where it is not."""
+        self._made = host_session(Settings({"headrace.spark.master": "local[4]"}))
+        return self._made
+
+    def end(self) -> None:
+        """Stop it, and with it the JVM and the variables of the environment that it has set."""
+        made, self._made = self._made, None
+        if made is not None:
+            made.stop()
+
+
+def _users_of_session(items: list[pytest.Item]) -> set[str]:
+    """Paths of modules of which a test asks for the session."""
+    return {str(item.path) for item in items if "session" in getattr(item, "fixturenames", ())}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put modules that use the session behind each other, so that one start serves them."""
+    users = _users_of_session(items)
+    items.sort(key=lambda item: str(item.path) not in users)
+
+
+@pytest.fixture(scope="session")
+def shared_session() -> Iterator[SharedSession]:
+    shared = SharedSession()
+    yield shared
+    shared.end()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_foreign_session(request: pytest.FixtureRequest, shared_session: SharedSession) -> None:
+    """A module that does not ask for the session finds neither it nor its environment."""
+    if str(request.path) not in _users_of_session(request.session.items):
+        shared_session.end()
+
+
 @pytest.fixture(scope="module")
-def session() -> Iterator[HostSession]:
-    """A `local[4]` with the settings that Headrace gives."""
-    made = host_session(Settings({"headrace.spark.master": "local[4]"}))
-    yield made
-    made.stop()
+def session(shared_session: SharedSession) -> HostSession:
+    """The session of all modules. A test leaves no query, no job and no setting of its own in it."""
+    return shared_session.start()

@@ -69,6 +69,7 @@ def assert_they_end_by_themselves(program: Program, orphans: list[Process]) -> N
     )
 
 
+@pytest.mark.parametrize("running", ON_CLUSTERS, indirect=True)
 def test_a_job_fails_when_a_worker_is_killed(running: Program) -> None:
     running.task_managers()[0].kill()
     assert_the_job_failed_for_a_lost_task_manager(running)

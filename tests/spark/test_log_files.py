@@ -106,7 +106,13 @@ except Exception:
 """
 
 
-@pytest.fixture(params=["local[4]", "local-cluster[2,2,1024]", "standalone"])
+@pytest.fixture(
+    params=[
+        pytest.param("local[4]", marks=pytest.mark.repetition),
+        "local-cluster[2,2,1024]",
+        "standalone",
+    ]
+)
 def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ...]]:
     """The options of a master; executors of a standalone one write their standard error to files of Spark's."""
     if request.param != "standalone":

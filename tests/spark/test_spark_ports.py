@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from headrace.core.clock import SystemClock
 from headrace.core.randomness import secret_token
 from headrace.core.security.tls import generate_identity
-from headrace.spark.session.session import HostSession
+from tests.spark.conftest import SharedSession
 from tests.spark.processes import listening_ports_of
 from tests.spark.programs import COUNTING, Program, headrace_run
 from tests.spark.stranger import Stranger
@@ -35,8 +35,11 @@ def ports_of_spark(program: Program) -> set[int]:
 
 
 def test_blocks_and_files_of_a_local_session_are_not_for_strangers(
-    session: HostSession, tmp_path: Path
+    shared_session: SharedSession, tmp_path: Path
 ) -> None:
+    # A new one, whose first broadcasts are there to be asked for.
+    shared_session.end()
+    session = shared_session.start()
     (tmp_path / "shipped.txt").write_text("for executors alone")
     session.context.addFile(str(tmp_path / "shipped.txt"))
     assert session.context.parallelize([1], 1).map(lambda n: n + 1).collect() == [2]

@@ -87,7 +87,10 @@ def test_as_a_plain_python_program(tmp_path: Path, started: list[Program]) -> No
     program.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("master", ["local[3]", "local-cluster[2,2,1024]"])
+@pytest.mark.parametrize(
+    "master",
+    [pytest.param("local[3]", marks=pytest.mark.repetition), "local-cluster[2,2,1024]"],
+)
 def test_a_program_runs_by_spark_submit(
     tmp_path: Path, started: list[Program], master: str
 ) -> None:

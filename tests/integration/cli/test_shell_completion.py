@@ -107,7 +107,7 @@ def offered_by_zsh(line: str, script: Path, environment: dict[str, str]) -> set[
 def read_until(terminal: int, word: str) -> str:
     """Read what a shell writes until it has written a word and then nothing for a second."""
     shown = ""
-    # `select.select` takes no descriptor from 1024 on, and clusters of other tests of this process have opened as many.
+    # `select.select` takes no descriptor from 1024 on, and the tests of a process may have opened as many.
     poll = select.poll()
     poll.register(terminal, select.POLLIN)
     while True:

@@ -227,6 +227,10 @@ class StagingLock:
         if descriptor is not None:
             os.close(descriptor)
 
+    def __del__(self) -> None:
+        # A writer that nobody closed lets go, too: its process may live on, and others must not take it for alive.
+        self.release()
+
 
 def checkpoint_folder_of(context: SubtaskContext) -> str:
     """Return where checkpoints of the writer's job lie, empty where they do not outlive its driver."""

@@ -81,6 +81,16 @@ def test_a_writer_that_lives_keeps_its_folder_however_long_it_is_quiet(tmp_path:
     assert swept(tmp_path, 100 * FORGOTTEN_MS) == []
 
 
+def test_a_writer_that_is_dropped_without_being_closed_lets_go_of_its_folder(
+    tmp_path: Path,
+) -> None:
+    folder = left_behind(tmp_path, *FILES)
+    lock = StagingLock(LOCAL, str(folder))
+    lock.hold()
+    del lock
+    assert swept(tmp_path, 100 * FORGOTTEN_MS) == []
+
+
 def test_a_lock_holds_the_folder_that_was_made_anew(tmp_path: Path) -> None:
     folder = left_behind(tmp_path)
     lock = StagingLock(LOCAL, str(folder))
