@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.api.streams.data_stream import DataStream
     from headrace.client.cluster_descriptor import ClusterClientFactory
     from headrace.client.rest_cluster_client import RestClusterClient
+    from headrace.core.barriers import SavepointFormatType
     from headrace.core.errors import HeadraceError
     from headrace.core.types.rows import Row
     from headrace.core.types.time_values import Duration, Time
@@ -42,6 +43,7 @@ __all__ = [
     # clusters of other processes
     "RestClusterClient",
     "ClusterClientFactory",
+    "SavepointFormatType",
     # values
     "Types",
     "Row",
@@ -64,6 +66,7 @@ _HOMES = {
     "HeadraceError": "headrace.core.errors",
     "RestClusterClient": "headrace.client.rest_cluster_client",
     "ClusterClientFactory": "headrace.client.cluster_descriptor",
+    "SavepointFormatType": "headrace.core.barriers",
     "Types": "headrace.core.types.type_info",
     "Row": "headrace.core.types.rows",
     "Time": "headrace.core.types.time_values",

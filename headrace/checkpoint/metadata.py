@@ -124,7 +124,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     @property
     def is_drained(self) -> bool:
         """Whether event time had ended: nothing can go on from it."""
-        return self.kind is SnapshotKind.SAVEPOINT_TERMINATE
+        return self.kind.is_drained
 
     @property
     def size_bytes(self) -> int:

@@ -14,6 +14,7 @@ from headrace.api.client.job_client import JobClient
 from headrace.client.client_heartbeat import HEARTBEAT_INTERVAL, keep_alive, tied_to_client
 from headrace.client.leader_rest_client import LeaderRestClient
 from headrace.client.rest_dispatcher import RestDispatcher
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -124,20 +125,28 @@ class RestClusterClient:
         """Cancel a job, without waiting for its end. UnknownJobError, JobAlreadyEndedError."""
         self._ask(self._dispatcher.cancel_job(_id_of(job_id)))
 
-    def trigger_savepoint(self, job_id: JobId | str, directory: str | None = None) -> str:
+    def trigger_savepoint(
+        self,
+        job_id: JobId | str,
+        directory: str | None = None,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
         """Take a savepoint while the job goes on, and return its path."""
-        return self._ask(self._dispatcher.trigger_savepoint(_id_of(job_id), directory or ""))
+        return self._ask(
+            self._dispatcher.trigger_savepoint(_id_of(job_id), directory or "", format_type)
+        )
 
     def stop_with_savepoint(
         self,
         job_id: JobId | str,
         advance_to_end_of_event_time: bool = False,
         directory: str | None = None,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
     ) -> str:
         """Take a savepoint, end the job with it, and return its path."""
         return self._ask(
             self._dispatcher.stop_with_savepoint(
-                _id_of(job_id), directory or "", advance_to_end_of_event_time
+                _id_of(job_id), directory or "", advance_to_end_of_event_time, format_type
             )
         )
 

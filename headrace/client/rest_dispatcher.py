@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.api.client.job_client import ClusterClosedError
 from headrace.client.leader_rest_client import LeaderRestClient
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.clock import doubling_pauses
 from headrace.core.errors import DECODE_ERRORS
 from headrace.core.ids import BlobKey, ClusterDataSetId, JobId, OperatorId, UniqueId
@@ -163,15 +164,28 @@ class RestDispatcher(DispatcherGateway):
         path = _job(job_id, "checkpoints")
         return (await self._operation(path, path, body)).checkpoint_id
 
-    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
-        body = {"target-directory": target_directory or None}
+    async def trigger_savepoint(
+        self,
+        job_id: JobId,
+        target_directory: str,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
+        body = {"target-directory": target_directory or None, "formatType": format_type.name}
         path = _job(job_id, "savepoints")
         return (await self._operation(path, path, body)).location
 
     async def stop_with_savepoint(
-        self, job_id: JobId, target_directory: str, is_drained: bool
+        self,
+        job_id: JobId,
+        target_directory: str,
+        is_drained: bool,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
     ) -> str:
-        body = {"targetDirectory": target_directory or None, "drain": is_drained}
+        body = {
+            "targetDirectory": target_directory or None,
+            "drain": is_drained,
+            "formatType": format_type.name,
+        }
         outcome = await self._operation(_job(job_id, "stop"), _job(job_id, "savepoints"), body)
         return outcome.location
 

@@ -12,8 +12,18 @@ NEVER_UNALIGNED: Final = -1
 """Value of `aligned_timeout_ms` for a barrier that always stays aligned."""
 
 
+class SavepointFormatType(enum.Enum):
+    """Formats of savepoints. Source: Flink SavepointFormatType."""
+
+    CANONICAL = "CANONICAL"
+    """Rows in Parquet, which any state backend restores, and which are read and edited as tables."""
+    NATIVE = "NATIVE"
+    """What the state backend writes for a full checkpoint: files of RocksDB, which only RocksDB restores, and sooner;
+    of the heap, whose own format it is, rows in Parquet as well."""
+
+
 class SnapshotKind(enum.Enum):
-    """Kinds of snapshots, by the files they may refer to and the job's next step.
+    """Kinds of snapshots, by the files they may refer to, their format and the job's next step.
 
     Source: Flink CheckpointType, SavepointType.
     """
@@ -28,6 +38,10 @@ class SnapshotKind(enum.Enum):
     """A savepoint after which the job stops, to be resumed."""
     SAVEPOINT_TERMINATE = 4
     """A savepoint after which the job ends for good: event time ends before it (drain)."""
+    NATIVE_SAVEPOINT = 5
+    """A savepoint in the format of the state backend; the job goes on."""
+    NATIVE_SAVEPOINT_SUSPEND = 6
+    NATIVE_SAVEPOINT_TERMINATE = 7
 
     @property
     def is_savepoint(self) -> bool:
@@ -37,7 +51,48 @@ class SnapshotKind(enum.Enum):
     @property
     def is_synchronous(self) -> bool:
         """Return whether tasks wait for its completion and then stop."""
-        return self in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
+        return self.canonical in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
+
+    @property
+    def is_drained(self) -> bool:
+        """Return whether event time ends before it, so that nothing can go on from it."""
+        return self.canonical is SnapshotKind.SAVEPOINT_TERMINATE
+
+    @property
+    def is_native(self) -> bool:
+        """Return whether it is a savepoint in the format of the state backend."""
+        return self.canonical is not self
+
+    @property
+    def savepoint_format(self) -> str:
+        """Return the name of a savepoint's format; empty for checkpoints."""
+        if not self.is_savepoint:
+            return ""
+        return (
+            SavepointFormatType.NATIVE if self.is_native else SavepointFormatType.CANONICAL
+        ).name
+
+    @property
+    def canonical(self) -> "SnapshotKind":
+        """Return the same kind of savepoint in the canonical format; of checkpoints themselves."""
+        return _CANONICAL.get(self, self)
+
+    def in_format(self, format_type: SavepointFormatType) -> "SnapshotKind":
+        """Return the same kind of savepoint in a format."""
+        assert self.is_savepoint, "checkpoints have no format to choose"
+        if format_type is SavepointFormatType.CANONICAL:
+            return self.canonical
+        return next(
+            native for native, canonical in _CANONICAL.items() if self in (native, canonical)
+        )
+
+
+_CANONICAL: Final = {
+    SnapshotKind.NATIVE_SAVEPOINT: SnapshotKind.SAVEPOINT,
+    SnapshotKind.NATIVE_SAVEPOINT_SUSPEND: SnapshotKind.SAVEPOINT_SUSPEND,
+    SnapshotKind.NATIVE_SAVEPOINT_TERMINATE: SnapshotKind.SAVEPOINT_TERMINATE,
+}
+"""Kinds of savepoints that differ in nothing but the format: native → canonical."""
 
 
 class AlignmentMode(enum.Enum):

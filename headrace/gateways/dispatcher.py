@@ -4,6 +4,7 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import (
@@ -81,12 +82,21 @@ class DispatcherGateway(Protocol):
         """Take a checkpoint now and answer with its id, see JobMasterGateway. Callers pass a long timeout."""
         ...
 
-    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
+    async def trigger_savepoint(
+        self,
+        job_id: JobId,
+        target_directory: str,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
         """Take a savepoint and answer with its URI, see JobMasterGateway. Callers pass a long timeout."""
         ...
 
     async def stop_with_savepoint(
-        self, job_id: JobId, target_directory: str, is_drained: bool
+        self,
+        job_id: JobId,
+        target_directory: str,
+        is_drained: bool,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
     ) -> str:
         """Take a savepoint and end the job with it, see JobMasterGateway. Callers pass a long timeout."""
         ...

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -321,14 +322,23 @@ class JobGateway(Protocol):
         """
         ...
 
-    async def trigger_savepoint(self, target_directory: str) -> str:
+    async def trigger_savepoint(
+        self,
+        target_directory: str,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
         """Take a savepoint below a folder (empty: the configured one); answer with its URI once it is complete.
 
         CheckpointFailedError says why it came to nothing; the job goes on either way.
         """
         ...
 
-    async def stop_with_savepoint(self, target_directory: str, is_drained: bool) -> str:
+    async def stop_with_savepoint(
+        self,
+        target_directory: str,
+        is_drained: bool,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
         """Take a savepoint and end the job with it; answer with its URI once the job is FINISHED, all output committed.
 
         `is_drained`: event time ends before. CheckpointFailedError.

@@ -118,7 +118,7 @@ class OperatorStateHandler:
         if native:
             raise StateIncompatibleError(
                 f"the state of operator '{self._operator_name}' is in RocksDB's own files, which 'state.backend.type: "
-                "hashmap' cannot read: take a savepoint with the old backend and restore that"
+                "hashmap' cannot read: go on with 'rocksdb', or restore a canonical savepoint taken with it"
             )
         return HeapKeyedStateBackend(self.key_space, self._restored_keyed, self._clock)
 

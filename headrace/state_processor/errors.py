@@ -41,8 +41,8 @@ class NativeStateError(StateProcessorError):
 
     def __init__(self, operator: str) -> None:
         super().__init__(
-            f"take a savepoint and use that: operator {operator} keeps its state in RocksDB's own files here, as "
-            "checkpoints with execution.checkpointing.incremental do, and only RocksDB reads them"
+            f"take a canonical savepoint and use that: operator {operator} keeps its state in RocksDB's own files, "
+            "which only RocksDB reads, as native savepoints and checkpoints with execution.checkpointing.incremental do"
         )
         self.operator = operator
 

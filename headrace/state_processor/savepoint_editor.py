@@ -204,7 +204,8 @@ class SavepointEditor:
         operators = tuple(
             _standing_alone(one, folder, context.reader, writer) for one in metadata.operators
         )
-        kind = metadata.kind if metadata.kind.is_savepoint else SnapshotKind.SAVEPOINT
+        # Tables are rows, which any backend restores, whatever the parent was.
+        kind = metadata.kind.canonical if metadata.kind.is_savepoint else SnapshotKind.SAVEPOINT
         return msgspec.structs.replace(metadata, operators=operators, kind=kind), changes
 
 

@@ -17,7 +17,7 @@ import msgspec
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.options import AFTER_TASKS_FINISH
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
-from headrace.core.barriers import CheckpointBarrier, SnapshotKind
+from headrace.core.barriers import CheckpointBarrier
 from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK, EndOfData, LatencyMarker, StopMode, Watermark
 from headrace.core.ids import OperatorId
@@ -435,7 +435,7 @@ class SourceStreamTask(StreamTask):
         reach(Failpoint.STOPPING)
         self._stop_barrier = barrier
         self._stop_mode = StopMode.NO_DRAIN
-        if kind is SnapshotKind.SAVEPOINT_TERMINATE:
+        if kind.is_drained:
             self._stop_mode = StopMode.DRAIN
             self.chain.emit_end_of_time()
         self._mailbox.wake()

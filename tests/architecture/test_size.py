@@ -10,17 +10,17 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (45, 4_990),
+    "api": (45, 5_000),
     "checkpoint": (23, 2_740),
     "cli": (63, 5_510),
-    "client": (8, 690),
-    "cluster": (166, 15_870),
+    "client": (8, 710),
+    "cluster": (166, 15_900),
     "common": (21, 150),
     "connectors": (58, 6_130),
-    "core": (61, 5_800),
+    "core": (61, 5_830),
     "datastream": (40, 400),
     "functions": (29, 3_040),
-    "gateways": (14, 1_090),
+    "gateways": (14, 1_105),
     "graph": (11, 1_450),
     "headrace": (3, 60),
     "metrics": (27, 2_225),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (81, 7_630),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (53, 6_360),
+    "spark": (53, 6_365),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (959, 94_840)
+WHEEL_CEILING: Final = (957, 94_930)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -37,6 +37,7 @@ EXPORTS = [
     "HeadraceError",
     "RestClusterClient",
     "ClusterClientFactory",
+    "SavepointFormatType",
     "Types",
     "Row",
     "Time",

@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
-from headrace.cli.jobs.savepoint_options import SAVEPOINT_FORMAT, format_option
+from headrace.cli.jobs.savepoint_options import format_option
 from headrace.rest.client import path_of
 
 _HELP: Final = """\
@@ -34,7 +34,9 @@ Try it:
 @format_option
 @click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
 @click.pass_obj
-def cancel(session: ClusterSession, savepoint: str | None, job_id: str | None) -> int:
+def cancel(
+    session: ClusterSession, savepoint: str | None, format_type: str, job_id: str | None
+) -> int:
     """Cancel a job; the help text is `_HELP`."""
     context = click.get_current_context()
     if savepoint and job_id is None:
@@ -53,12 +55,12 @@ def cancel(session: ClusterSession, savepoint: str | None, job_id: str | None) -
         'DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.'
     )
     place = (
-        f"with {SAVEPOINT_FORMAT} savepoint to {savepoint}."
+        f"with {format_type} savepoint to {savepoint}."
         if savepoint
-        else f"with {SAVEPOINT_FORMAT} savepoint to default savepoint directory."
+        else f"with {format_type} savepoint to default savepoint directory."
     )
     session.say(f"Cancelling job {job_id} {place}")
-    body: dict[str, Any] = {"cancel-job": True, "formatType": SAVEPOINT_FORMAT}
+    body: dict[str, Any] = {"cancel-job": True, "formatType": format_type}
     if savepoint:
         body["target-directory"] = savepoint
     location = session.operate(path_of("jobs", job_id, "savepoints"), body)["location"]

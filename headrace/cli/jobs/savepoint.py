@@ -7,7 +7,6 @@ import click
 from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
 from headrace.cli.jobs.savepoint_options import (
-    SAVEPOINT_FORMAT,
     TRIGGER_ID,
     begin_detached,
     detached_option,
@@ -44,6 +43,7 @@ Take a savepoint of the job JOB_ID in DIRECTORY, and wait until it is complete; 
 \b
 Try it:
   headrace savepoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
+  headrace savepoint --type native 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e s3://bucket/saved
   headrace savepoint -detached 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e /data/savepoints
   headrace savepoint --result 0a9b8e7c6d5f4e3d2c1b0a9f8e4f1c2d 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
   headrace savepoint --dispose /data/savepoints/savepoint-4f1c2d-0a9b8e7c6d5f
@@ -81,6 +81,7 @@ def trigger(
     disposed: str | None,
     jarfile: str | None,
     asked_id: str | None,
+    format_type: str,
     is_detached: bool,
     job_id: str | None,
     directory: str | None,
@@ -95,7 +96,7 @@ def trigger(
         return _tell_result(session, job_id, asked_id, is_waited_for=not is_detached)
     _ = session.client  # found before a word is said
     session.say(f"Triggering savepoint for job {job_id}.")
-    body: dict[str, Any] = {"cancel-job": False, "formatType": SAVEPOINT_FORMAT}
+    body: dict[str, Any] = {"cancel-job": False, "formatType": format_type}
     if directory is not None:
         body["target-directory"] = directory
     path = path_of("jobs", job_id, "savepoints")

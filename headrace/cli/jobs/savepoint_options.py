@@ -7,22 +7,6 @@ import click
 
 from headrace.cli.jobs.cluster_command import ClusterSession
 
-SAVEPOINT_FORMAT: Final = "CANONICAL"
-"""The one format of savepoints."""
-
-
-class _FormatType(click.Choice[str]):
-    """Flink's formats, of which savepoints have the canonical one."""
-
-    def __init__(self) -> None:
-        super().__init__(["canonical"], case_sensitive=False)
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value.lower() == "native":
-            self.fail("savepoints have the canonical format: leave the option out", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 _TRIGGER_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
 
 
@@ -45,9 +29,12 @@ TRIGGER_ID: Final = _TriggerIdType()
 format_option = click.option(
     "-type",
     "--type",
-    type=_FormatType(),
-    expose_value=False,
-    help="Accepted for Flink's scripts: savepoints have the canonical format.",
+    "format_type",
+    type=click.Choice(["canonical", "native"], case_sensitive=False),
+    default="canonical",
+    callback=lambda _context, _option, value: value.upper(),
+    help="Format: canonical (default), which any state backend restores, or native, the state backend's own, which is "
+    "quicker for large state in RocksDB.",
 )
 detached_option = click.option(
     "-detached",

@@ -6,7 +6,6 @@ import click
 
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
 from headrace.cli.jobs.savepoint_options import (
-    SAVEPOINT_FORMAT,
     begin_detached,
     detached_option,
     format_option,
@@ -50,6 +49,7 @@ def stop(
     session: ClusterSession,
     directory: str | None,
     is_drained: bool,
+    format_type: str,
     is_detached: bool,
     job_id: str | None,
 ) -> int:
@@ -62,9 +62,9 @@ def stop(
         raise click.UsageError("Missing JobID. Specify a JobID to stop a job.", context)
     verb = "Draining" if is_drained else "Suspending"
     _ = session.client  # found before a word is said
-    session.say(f'{verb} job "{job_id}" with a {SAVEPOINT_FORMAT} savepoint.')
+    session.say(f'{verb} job "{job_id}" with a {format_type} savepoint.')
     session.say(f"Triggering stop-with-savepoint for job {job_id}.")
-    body: dict[str, Any] = {"drain": is_drained, "formatType": SAVEPOINT_FORMAT}
+    body: dict[str, Any] = {"drain": is_drained, "formatType": format_type}
     if directory is not None:
         body["targetDirectory"] = directory
     path = path_of("jobs", job_id, "stop")

@@ -8,6 +8,7 @@ from typing import Final, NoReturn, TypeVar
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.dispatcher.running_jobs import RunningJobs
 from headrace.cluster.error_reports import first_line
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.ids import DispatcherId, JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import (
@@ -122,19 +123,30 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             job_id, lambda running: _waiting(running).trigger_checkpoint(is_full), _refuse_ended
         )
 
-    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
+    async def trigger_savepoint(
+        self,
+        job_id: JobId,
+        target_directory: str,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
         return await self._ask_job(
             job_id,
-            lambda running: _waiting(running).trigger_savepoint(target_directory),
+            lambda running: _waiting(running).trigger_savepoint(target_directory, format_type),
             _refuse_ended,
         )
 
     async def stop_with_savepoint(
-        self, job_id: JobId, target_directory: str, is_drained: bool
+        self,
+        job_id: JobId,
+        target_directory: str,
+        is_drained: bool,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
     ) -> str:
         return await self._ask_job(
             job_id,
-            lambda running: _waiting(running).stop_with_savepoint(target_directory, is_drained),
+            lambda running: _waiting(running).stop_with_savepoint(
+                target_directory, is_drained, format_type
+            ),
             _refuse_ended,
         )
 

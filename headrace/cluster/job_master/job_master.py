@@ -47,6 +47,7 @@ from headrace.cluster.job_master.scheduler.scheduler import Scheduler, Scheduler
 from headrace.cluster.job_master.state_locator import StateLocator
 from headrace.cluster.leadership import always_leads
 from headrace.cluster.shuffle_master import ShuffleMaster
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
@@ -449,11 +450,20 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def trigger_checkpoint(self, is_full: bool = False) -> int:
         return await self._savepoints.trigger_checkpoint(is_full=is_full)
 
-    async def trigger_savepoint(self, target_directory: str) -> str:
-        return await self._savepoints.trigger(target_directory)
+    async def trigger_savepoint(
+        self,
+        target_directory: str,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
+        return await self._savepoints.trigger(target_directory, format_type)
 
-    async def stop_with_savepoint(self, target_directory: str, is_drained: bool) -> str:
-        return await self._savepoints.stop(target_directory, is_drained=is_drained)
+    async def stop_with_savepoint(
+        self,
+        target_directory: str,
+        is_drained: bool,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
+        return await self._savepoints.stop(target_directory, format_type, is_drained=is_drained)
 
     async def cancel(self, is_forced: bool = False) -> Acknowledge:
         if is_forced:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import JobId
 from headrace.core.quantiles import interpolated_quantile
 from headrace.gateways.checkpoint_statistics import (
@@ -190,7 +189,7 @@ def _checkpoint_or_none(record: CheckpointRecord | None) -> models.Checkpoint | 
 def _type_of(record: CheckpointRecord) -> str:
     if not record.kind.is_savepoint:
         return "UNALIGNED_CHECKPOINT" if record.is_unaligned else "CHECKPOINT"
-    return "SAVEPOINT" if record.kind is SnapshotKind.SAVEPOINT else "SYNC_SAVEPOINT"
+    return "SYNC_SAVEPOINT" if record.kind.is_synchronous else "SAVEPOINT"
 
 
 async def _find(cluster: ClusterParameter, job: JobId, checkpoint_id: int) -> CheckpointDetails:

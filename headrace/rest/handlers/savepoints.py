@@ -14,6 +14,7 @@ from typing import Any, Final
 from headrace.checkpoint.options import SAVEPOINT_DIRECTORY
 from headrace.checkpoint.retention import cleaner
 from headrace.checkpoint.storage import file_systems
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import JobId, UniqueId
 from headrace.core.randomness import system_random
@@ -53,13 +54,13 @@ async def trigger_savepoint(
 ) -> TriggerAnswer:
     """Begin a savepoint; with `cancel-job` the job is cancelled once it is complete."""
     request = body or models.SavepointTriggerRequest()
-    _refuse_native(request.format_type)
     directory = _directory(cluster, request.target_directory, "target-directory")
 
     async def take() -> str:
-        location = await _logged(
-            job, cluster.ask(cluster.dispatcher.trigger_savepoint(job, directory), _WITHOUT_LIMIT)
+        taking = cluster.dispatcher.trigger_savepoint(
+            job, directory, SavepointFormatType[request.format_type]
         )
+        location = await _logged(job, cluster.ask(taking, _WITHOUT_LIMIT))
         if request.cancel_job:
             await cluster.change(cluster.dispatcher.cancel_job(job))
         return location
@@ -75,11 +76,12 @@ async def stop_with_savepoint(
 ) -> TriggerAnswer:
     """Begin to end a job with a savepoint."""
     request = body or models.StopRequest()
-    _refuse_native(request.format_type)
     directory = _directory(cluster, request.target_directory, "targetDirectory")
 
     async def stop() -> str:
-        stopping = cluster.dispatcher.stop_with_savepoint(job, directory, request.drain)
+        stopping = cluster.dispatcher.stop_with_savepoint(
+            job, directory, request.drain, SavepointFormatType[request.format_type]
+        )
         return await _logged(job, cluster.change(stopping, _WITHOUT_LIMIT))
 
     return begin_operation(operations, SAVEPOINT, job.hex(), request.trigger_id, stop)
@@ -168,13 +170,6 @@ def failure_cause_of(task: asyncio.Task[Any]) -> FailureCause | None:
         return None
     text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
     return FailureCause(class_name=type(error).__name__, stack_trace=text)
-
-
-def _refuse_native(format_type: str) -> None:
-    if format_type == "NATIVE":
-        raise BadRequestError(
-            "There is no NATIVE format here: savepoints are CANONICAL, and restore with any state backend."
-        )
 
 
 def _directory(cluster: ClusterView, given: str | None, name: str) -> str:

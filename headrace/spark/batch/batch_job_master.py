@@ -26,6 +26,7 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import (
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.job_details import describe_configuration, stated_max_parallelism
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.ids import (
@@ -199,10 +200,19 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     async def trigger_checkpoint(self, is_full: bool = False) -> int:
         self._refuse("checkpoints")
 
-    async def trigger_savepoint(self, target_directory: str) -> str:
+    async def trigger_savepoint(
+        self,
+        target_directory: str,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
         self._refuse("savepoints")
 
-    async def stop_with_savepoint(self, target_directory: str, is_drained: bool) -> str:
+    async def stop_with_savepoint(
+        self,
+        target_directory: str,
+        is_drained: bool,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
         self._refuse("savepoints")
 
     async def cancel(self, is_forced: bool = False) -> Acknowledge:

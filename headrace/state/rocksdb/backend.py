@@ -176,21 +176,26 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
         if options.kind is SnapshotKind.FULL_CHECKPOINT:
             # Nor may the next one refer to what this one was not to: it belongs to others from now on.
             self._base = {}
-        base = self._base
+        # A savepoint is its user's: it refers to no file of a checkpoint, and no checkpoint to a file of it.
+        is_checkpoint = not options.kind.is_savepoint
+        base = self._base if is_checkpoint else {}
 
         def uploaded(tables: Uploaded) -> None:
             # On the writing thread; the mailbox reads a copy. What was aborted meanwhile is not wanted any more.
             if checkpoint_id in self._uploads:
                 self._uploads[checkpoint_id] = tables
 
-        self._uploads[checkpoint_id] = base
+        if is_checkpoint:
+            self._uploads[checkpoint_id] = base
         files = FrozenFiles(
             self._database.hard_links(), base, attributes, self._key_space.key_groups, uploaded
         )
         return FrozenRocksDB(files, self._restored)
 
     def _are_rows_written(self, options: CheckpointOptions) -> bool:
-        return options.kind.is_savepoint or not self._is_incremental
+        if options.kind.is_savepoint:
+            return not options.kind.is_native
+        return not self._is_incremental
 
     def _frozen_table(self, form: KeyedStateForm) -> FrozenColumnFamily:
         """Return a state's present rows, without expired ones if full snapshots leave them out."""
@@ -206,7 +211,7 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
         return FrozenColumnFamily(form, stored, lifetime.rules.expired_until_ms(now_ms))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Let later checkpoints refer to the files that a published one uploaded; savepoints upload none.
+        """Let later checkpoints refer to the files that a published one uploaded, but not to those of a savepoint.
 
         A later checkpoint that was frozen before this call may have uploaded a file once more. Once it completes, the
         copy of this one may be deleted, so that only files of both are referred to again.

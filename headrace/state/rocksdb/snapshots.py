@@ -1,10 +1,11 @@
 """Snapshots of RocksDB: written as its own files or as rows, and restored from its files.
 
 A file that an older checkpoint uploaded is referred to if it is in the last checkpoint that this task was told is
-complete. Savepoints, and checkpoints without `execution.checkpointing.incremental`, are rows in Parquet, which any
-backend restores. `restore_databases` opens the files of a checkpoint as one database: as it was, cut to fewer key
-groups, or put together from several.
-Source: Flink RocksIncrementalSnapshotStrategy, RocksFullSnapshotStrategy, RocksDBIncrementalRestoreOperation.
+complete; native savepoints have files of their own. Canonical savepoints, and checkpoints without
+`execution.checkpointing.incremental`, are rows in Parquet, which any backend restores. `restore_databases` opens the
+files of a snapshot as one database: as it was, cut to fewer key groups, or put together from several.
+Source: Flink RocksIncrementalSnapshotStrategy, RocksNativeFullSnapshotStrategy, RocksFullSnapshotStrategy,
+RocksDBIncrementalRestoreOperation.
 """
 
 import base64
@@ -204,7 +205,8 @@ def restore_databases(
         base: dict[str, StateFile] = {
             chunk.attributes[FILE]: chunk.file
             for chunk in files
-            if is_table_file(chunk.attributes[FILE])
+            # Files of a savepoint go when it is deleted, whoever else refers to them.
+            if is_table_file(chunk.attributes[FILE]) and _may_be_shared(chunk.file)
         }
         return RestoredDatabase(_forms(files), base, _positions(files))
     database.open()
@@ -222,6 +224,11 @@ def restore_databases(
         finally:
             part.close()
     return RestoredDatabase(list(forms.values()), None, following)
+
+
+def _may_be_shared(file: StateFile) -> bool:
+    """Whether a later checkpoint may refer to a file: it lies in the shared folder, or inside its handle."""
+    return file.is_shared or not file.uri
 
 
 def _renew_stamps(database: Database, files: Sequence[StateChunk]) -> None:

@@ -60,10 +60,12 @@ class Program:
         self.env.configure(configuration)
         return self
 
-    def start(self, count: int | None = COUNT, fails_at: int = 0) -> JobClient:
+    def start(
+        self, count: int | None = COUNT, fails_at: int = 0, parallelism: int = 2
+    ) -> JobClient:
         sink = FileSink.for_row_format(str(self.target), Encoder.simple_string_encoder()).build()
         source = GatedSource(self._name, count)
-        self.env.set_parallelism(2)
+        self.env.set_parallelism(parallelism)
         (
             self.env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.INT())
             .key_by(lambda number: number % KEY_COUNT, key_type=Types.INT())

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from headrace.client.rest_dispatcher import RestDispatcher
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.clock import ManualClock
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import BlobKey, JobId
@@ -116,6 +117,14 @@ def test_savepoints_stops_and_checkpoints_are_waited_for(cluster: ServedCluster)
     assert ask(cluster, lambda d: d.trigger_savepoint(RUNNING_JOB, "/savepoints")) == place
     assert ask(cluster, lambda d: d.stop_with_savepoint(RUNNING_JOB, "/savepoints", True)) == place
     assert cluster.dispatcher.savepoints[-1] == ("drain", "/savepoints")
+    native = SavepointFormatType.NATIVE
+    assert ask(cluster, lambda d: d.trigger_savepoint(RUNNING_JOB, "/savepoints", native)) == place
+    stopped = ask(
+        cluster, lambda d: d.stop_with_savepoint(RUNNING_JOB, "/savepoints", False, native)
+    )
+    assert stopped == place
+    canonical = SavepointFormatType.CANONICAL
+    assert cluster.dispatcher.savepoint_formats[-4:] == [canonical, canonical, native, native]
     assert ask(cluster, lambda d: d.trigger_checkpoint(RUNNING_JOB, True)) == 4
     assert cluster.dispatcher.full_checkpoints[-1] is True
 

@@ -18,7 +18,7 @@ from headrace.checkpoint.state_queries import (
     StateReadResult,
     TimerFigures,
 )
-from headrace.core.barriers import SnapshotKind
+from headrace.core.barriers import SavepointFormatType, SnapshotKind
 from headrace.core.ids import (
     AllocationId,
     BlobKey,
@@ -290,6 +290,7 @@ class SampleDispatcher:
         self.submitted: list[JobGraph] = []
         self.full_checkpoints: list[bool] = []
         self.savepoints: list[tuple[str, str]] = []
+        self.savepoint_formats: list[SavepointFormatType] = []
         self.failure: Exception | None = None
         self.read_failure: Exception | None = None
         self.statistics = STATISTICS
@@ -402,16 +403,27 @@ class SampleDispatcher:
         self.heartbeats.append((job_id, expired_timestamp_ms))
         return Acknowledge()
 
-    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
+    async def trigger_savepoint(
+        self,
+        job_id: JobId,
+        target_directory: str,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
         self._job("trigger_savepoint", job_id)
         self.savepoints.append(("savepoint", target_directory))
+        self.savepoint_formats.append(format_type)
         return f"file:{target_directory}/savepoint-000102-0123456789ab"
 
     async def stop_with_savepoint(
-        self, job_id: JobId, target_directory: str, is_drained: bool
+        self,
+        job_id: JobId,
+        target_directory: str,
+        is_drained: bool,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
     ) -> str:
         self._job("stop_with_savepoint", job_id)
         self.savepoints.append(("drain" if is_drained else "stop", target_directory))
+        self.savepoint_formats.append(format_type)
         return f"file:{target_directory}/savepoint-000102-0123456789ab"
 
     async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:

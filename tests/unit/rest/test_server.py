@@ -1,9 +1,8 @@
-"""The REST server over a real socket: sign-in, refusals, operations, polling, start and end."""
+"""The REST server over a real socket: sign-in, refusals, polling, start and end."""
 
 import contextlib
 import http.client
 import json
-import logging
 import re
 import socket
 import stat
@@ -16,7 +15,6 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.security.tls import TlsIdentity, generate_identity
-from headrace.gateways.errors import CheckpointFailedError
 from headrace.rest import http_server
 from headrace.rest.authentication import GuardedApplication, Receive, Scope, Send
 from headrace.rest.client import RestClient
@@ -31,11 +29,10 @@ from headrace.rest.server import (
 )
 from testkit.waiting import wait_until
 from tests.unit.rest.golden_shapes import assert_golden
-from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, TASK_MANAGER, UNKNOWN_JOB
-from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
+from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, TASK_MANAGER
+from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
 JOB = f"/jobs/{RUNNING_JOB.hex()}"
-TRIGGER = "0123456789abcdef" * 2
 
 
 def test_the_token_lies_in_a_file_that_its_owner_alone_may_read(
@@ -169,178 +166,13 @@ def test_answers_tell_browsers_to_be_careful(cluster: ServedCluster) -> None:
     assert "server" not in headers
 
 
-def done(cluster: ServedCluster, path: str) -> Answer:
-    return cluster.get_until(path, lambda found: found["status"]["id"] == "COMPLETED")
-
-
-def test_a_savepoint_is_begun_once_for_its_trigger_id_and_asked_about(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with served_cluster(tmp_path, monkeypatch) as cluster:
-        body = {"target-directory": "/savepoints", "triggerId": TRIGGER}
-        for _ in range(2):
-            answer = cluster.ask("POST", f"{JOB}/savepoints", body)
-            assert (answer.status, answer.json) == (202, {"request-id": TRIGGER})
-        found = done(cluster, f"{JOB}/savepoints/{TRIGGER}").json
-        assert found["operation"] == {"location": "file:/savepoints/savepoint-000102-0123456789ab"}
-        assert cluster.dispatcher.savepoints == [("savepoint", "/savepoints")]
-        assert cluster.dispatcher.cancelled == []
-
-
-def test_a_savepoint_that_cancels_does_so_once_it_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {"execution.checkpointing.savepoint-dir": "/configured"}
-    with served_cluster(tmp_path, monkeypatch, settings) as cluster:
-        answer = cluster.ask("POST", f"{JOB}/savepoints", {"cancel-job": True})
-        done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
-        assert cluster.dispatcher.savepoints == [("savepoint", "/configured")]
-        assert cluster.dispatcher.cancelled == [RUNNING_JOB]
-
-
-def test_a_stop_is_asked_about_as_a_savepoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with served_cluster(tmp_path, monkeypatch) as cluster:
-        answer = cluster.ask("POST", f"{JOB}/stop", {"targetDirectory": "/s", "drain": True})
-        assert answer.status == 202
-        found = done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}").json
-        assert found["operation"]["location"].startswith("file:/s/")
-        assert cluster.dispatcher.savepoints == [("drain", "/s")]
-
-
-def test_a_relative_folder_is_one_of_the_clusters_process_and_told_without_detours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with served_cluster(tmp_path, monkeypatch) as cluster:
-        answer = cluster.ask("POST", f"{JOB}/stop", {"targetDirectory": "a/../savepoints"})
-        done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
-        assert cluster.dispatcher.savepoints == [("stop", str(tmp_path / "savepoints"))]
-
-
-def test_there_is_one_format_of_savepoints(cluster: ServedCluster) -> None:
-    for path in ("savepoints", "stop"):
-        answer = cluster.ask("POST", f"{JOB}/{path}", {"formatType": "NATIVE"})
-        assert answer.status == 400
-        assert "savepoints are CANONICAL" in answer.errors
-
-
-def test_without_a_folder_a_savepoint_is_refused_by_the_name_that_the_body_has(
-    cluster: ServedCluster,
-) -> None:
-    for path, name in (("savepoints", "target-directory"), ("stop", "targetDirectory")):
-        answer = cluster.ask("POST", f"{JOB}/{path}", b"")
-        assert answer.status == 400
-        assert f"Property [{name}] must be provided." in answer.errors
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("savepoints", {"target-directory": "/savepoints"}),
-        ("stop", {"targetDirectory": "/savepoints"}),
-        ("checkpoints", {}),
-    ],
-)
-def test_what_is_asked_of_an_unknown_job_begins_and_fails(
-    cluster: ServedCluster, path: str, body: dict[str, str]
-) -> None:
-    unknown = f"/jobs/{UNKNOWN_JOB.hex()}"
-    answer = cluster.ask("POST", f"{unknown}/{path}", body)
-    assert answer.status == 202
-    where = "checkpoints" if path == "checkpoints" else "savepoints"
-    found = done(cluster, f"{unknown}/{where}/{answer.json['request-id']}").json["operation"]
-    failure = found["failureCause" if path == "checkpoints" else "failure-cause"]
-    assert str(UNKNOWN_JOB) in failure["stack-trace"]
-
-
-@pytest.mark.parametrize("path", ["savepoints", "stop"])
-def test_a_savepoint_without_a_folder_is_refused_whether_the_job_is_known_or_not(
-    cluster: ServedCluster, path: str
-) -> None:
-    answer = cluster.ask("POST", f"/jobs/{UNKNOWN_JOB.hex()}/{path}", b"")
-    assert (answer.status, "must be provided." in answer.errors) == (400, True)
-
-
-def test_what_became_of_savepoints_from_outside_is_told_where_the_cluster_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    with served_cluster(tmp_path, monkeypatch) as cluster:
-        for path, body in (
-            ("savepoints", {"target-directory": "/one"}),
-            ("stop", {"targetDirectory": "/two"}),
-        ):
-            answer = cluster.ask("POST", f"{JOB}/{path}", body)
-            done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
-        cluster.dispatcher.failure = CheckpointFailedError("the disk is full")
-        answer = cluster.ask("POST", f"{JOB}/stop", {"targetDirectory": "/three"})
-        done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
-    told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    logged = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
-    begin = f"a savepoint of job {RUNNING_JOB}, asked for over REST,"
-    assert told == [
-        f"{begin} is complete: file:/one/savepoint-000102-0123456789ab",
-        f"{begin} is complete: file:/two/savepoint-000102-0123456789ab",
-    ]
-    assert f"{begin} came to nothing: the disk is full" in logged
-
-
-def test_a_relative_path_of_a_savepoint_is_not_deleted_and_told_whole(
-    cluster: ServedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    answer = cluster.ask("POST", "/savepoint-disposal", {"savepoint-path": "saved/savepoint-1"})
-    assert answer.status == 400
-    assert "the path 'saved/savepoint-1' is relative" in answer.errors
-    assert f"{tmp_path}/saved/savepoint-1" in answer.errors
-
-
-def test_a_checkpoint_tells_its_id_and_a_failure_its_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with served_cluster(tmp_path, monkeypatch) as cluster:
-        answer = cluster.ask("POST", f"{JOB}/checkpoints", {"checkpointType": "FULL"})
-        assert answer.status == 202
-        found = done(cluster, f"{JOB}/checkpoints/{answer.json['request-id']}").json
-        assert found["operation"] == {"checkpointId": 4}
-        assert cluster.dispatcher.full_checkpoints == [True]
-        assert (
-            cluster.ask("POST", f"{JOB}/checkpoints", {"checkpointType": "INCREMENTAL"}).status
-            == 400
-        )
-        cluster.dispatcher.failure = ValueError("the disk is full")
-        answer = cluster.ask("POST", f"{JOB}/checkpoints")
-        cause = done(cluster, f"{JOB}/checkpoints/{answer.json['request-id']}").json["operation"]
-        cause["failureCause"].pop("serialized-throwable")
-        assert cause == {
-            "failureCause": {"class": "ValueError", "stack-trace": "ValueError: the disk is full"}
-        }
-
-
-def test_what_is_no_savepoint_is_not_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    (precious / "file").touch()
-    with served_cluster(tmp_path, monkeypatch) as cluster:
-        answer = cluster.ask("POST", "/savepoint-disposal", {"savepoint-path": str(precious)})
-        assert answer.status == 200
-        found = done(cluster, f"/savepoint-disposal/{answer.json['request-id']}").json
-        reason = found["operation"]["failure-cause"]["stack-trace"]
-        assert reason.startswith(f"there is no completed checkpoint or savepoint at {precious}")
-        assert (precious / "file").exists()
-        assert cluster.get(f"/savepoint-disposal/{TRIGGER}").status == 404
-
-
 def test_a_data_set_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served_cluster(tmp_path, monkeypatch) as cluster:
         data_set = (b"d" * 16).hex()
         assert cluster.ask("DELETE", f"/datasets/{'0' * 32}").status == 404
         answer = cluster.ask("DELETE", f"/datasets/{data_set}")
-        found = done(cluster, f"/datasets/delete/{answer.json['request-id']}").json
+        path = f"/datasets/delete/{answer.json['request-id']}"
+        found = cluster.get_until(path, lambda one: one["status"]["id"] == "COMPLETED").json
         assert found["operation"] == {}
         assert [each.data_set_id.hex() for each in cluster.resource_manager.released] == [data_set]
 

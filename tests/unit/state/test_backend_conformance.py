@@ -30,6 +30,7 @@ from headrace.testing.operator_harness import snapshot, write_frozen
 from tests.unit.state.subtasks import Subtask, descriptors
 from tests.unit.state.ttl_states import at_record
 
+SNAPSHOT_KINDS = [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT, SnapshotKind.NATIVE_SAVEPOINT]
 KEYS = st.sampled_from(
     [
         *("a", "b", 1, -7, 2**70, ("a", 1), ("a", ("b",)), 2.5, b"x", ""),
@@ -191,7 +192,7 @@ class BackendMachine(RuleBasedStateMachine):
 
     @rule(
         parallelism=st.integers(1, 3),
-        snapshot_kind=st.sampled_from([SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]),
+        snapshot_kind=st.sampled_from(SNAPSHOT_KINDS),
         changes=st.booleans(),
         down_ms=st.integers(0, 2),
     )
@@ -216,8 +217,8 @@ class BackendMachine(RuleBasedStateMachine):
             one.backend.event_clock.advance(self.watermark_ms)
 
     def _other_kind(self, snapshot_kind: SnapshotKind) -> str:
-        """A savepoint fits every backend, RocksDB's files only that, wherever its timers are kept."""
-        if snapshot_kind.is_savepoint:
+        """A canonical savepoint fits every backend, RocksDB's files only that, wherever its timers are kept."""
+        if snapshot_kind.is_savepoint and not snapshot_kind.is_native:
             return {"hashmap": "rocksdb", "rocksdb": "hashmap"}.get(self.kind, "rocksdb")
         return {"rocksdb": "rocksdb, heap timers"}.get(
             self.kind, self.kind.removesuffix(", heap timers")
@@ -240,7 +241,7 @@ class BackendMachine(RuleBasedStateMachine):
                 one.states.checkpoint_aborted(self.checkpoint_id)
 
     @precondition(lambda self: len(self.under_way) < 2)
-    @rule(kind=st.sampled_from([SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]))
+    @rule(kind=st.sampled_from(SNAPSHOT_KINDS))
     def freeze(self, kind: SnapshotKind) -> None:
         """Begin a checkpoint, which is written while everything goes on, and another one may begin."""
         self.checkpoint_id += 1

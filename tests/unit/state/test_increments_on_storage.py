@@ -4,6 +4,7 @@ Checkpoints overlap, are given up, subsumed and acknowledged too late; tasks hea
 """
 
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +81,7 @@ class Job:
         self.under_way: list[Checkpoint] = []
         self.untold: list[int] = []
         self.complete: dict[int, Held] = {0: Held()}
+        self.savepoints: list[CompletedCheckpoint] = []
         self.subtask = self._start(None)
 
     def step(self, name: str, number: int) -> None:
@@ -112,6 +114,8 @@ class Job:
                 self.subtask.states.checkpoint_completed(self.untold.pop(0))
             case "never tell" if self.untold:
                 self.untold.pop(0)
+            case "save":
+                self._save()
             case "fail":
                 self.fail()
             case _:
@@ -131,14 +135,45 @@ class Job:
         frozen = self.subtask.states.freeze(checkpoint_id, options)
         self.under_way.append(Checkpoint(checkpoint_id, options, frozen, self.held.copy()))
 
+    def _save(self) -> None:
+        """Take a native savepoint while checkpoints are under way, of which it has no file, nor they of it."""
+        savepoint_id = self.store.take_id()
+        options = self.store.locate(
+            savepoint_id,
+            CheckpointOptions(kind=SnapshotKind.NATIVE_SAVEPOINT),
+            str(self.folder / "savepoints"),
+        )
+        frozen = self.subtask.states.freeze(savepoint_id, options)
+        state = self._written(options, frozen)
+        published = self.store.publish(self._metadata(savepoint_id, options, state), options)
+        self.subtask.states.checkpoint_aborted(
+            savepoint_id
+        )  # as tasks are told: it commits nothing
+        self.complete[savepoint_id] = self.held.copy()
+        self.savepoints.append(published)
+
+    def _written(
+        self, options: CheckpointOptions, frozen: Sequence[FrozenState]
+    ) -> OperatorSubtaskState:
+        writer = SubtaskStorage(options, "s", self.settings, self._random)
+        chunks = [chunk for part in frozen for chunk in part.write(writer)]
+        for part in frozen:
+            part.discard()
+        return OperatorSubtaskState(tuple(chunks))
+
+    def _metadata(
+        self, checkpoint_id: int, options: CheckpointOptions, state: OperatorSubtaskState
+    ) -> CheckpointMetadata:
+        operator = OperatorSnapshot(operator_id(1), "count", 1, 128, "counter", {0: state})
+        return CheckpointMetadata(
+            checkpoint_id, options.kind, 0, JOB, "sums", self.store.lineage_id,
+            self.store.epoch, (operator,),
+        )  # fmt: skip
+
     def _write(self, one: Checkpoint) -> None:
         """The task's asynchronous part, and its acknowledgement, which may be too late."""
-        writer = SubtaskStorage(one.options, "s", self.settings, self._random)
-        chunks = [chunk for part in one.frozen for chunk in part.write(writer)]
-        for part in one.frozen:
-            part.discard()
-        one.state = OperatorSubtaskState(tuple(chunks))
-        files = [chunk.file for chunk in chunks]
+        one.state = self._written(one.options, one.frozen)
+        files = [chunk.file for chunk in one.state.chunks]
         self.store.register_shared(one.checkpoint_id, [file for file in files if file.is_shared])
         if one.is_over:
             self.store.discard(one.checkpoint_id, one.options, files)
@@ -146,11 +181,7 @@ class Job:
 
     def _complete(self, one: Checkpoint) -> None:
         assert one.state is not None
-        operator = OperatorSnapshot(operator_id(1), "count", 1, 128, "counter", {0: one.state})
-        metadata = CheckpointMetadata(
-            one.checkpoint_id, one.options.kind, 0, JOB, "sums", self.store.lineage_id,
-            self.store.epoch, (operator,),
-        )  # fmt: skip
+        metadata = self._metadata(one.checkpoint_id, one.options, one.state)
         published = self.store.publish(metadata, one.options)
         self.complete[one.checkpoint_id] = one.held
         self.under_way.remove(one)
@@ -201,7 +232,7 @@ class Job:
 
 
 OFTEN = ("add", "freeze", "write", "complete", "tell")
-RARELY = ("clear", "set timer", "fire", "never tell", "give up", "fail")
+RARELY = ("clear", "set timer", "fire", "never tell", "give up", "save", "fail")
 STEPS = 400
 
 
@@ -228,3 +259,8 @@ def test_whatever_comes_of_checkpoints_the_complete_ones_are_whole_and_nothing_l
         if file.is_shared
     }
     assert job.shared_files() == referred != set()
+    shutil.rmtree(tmp_path / "checkpoints")
+    assert job.savepoints, "that is little to go by"
+    for savepoint in job.savepoints:
+        assert all(file.uri.startswith(f"{savepoint.uri}/") for file in savepoint.metadata.files())
+        job.check(savepoint)

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,8 @@ from headrace.checkpoint.errors import SnapshotSubsumedError
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.retention.leases import live_leases
-from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
+from headrace.checkpoint.storage.checkpoint_storage import load_snapshot, publish_metadata
+from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.barriers import SnapshotKind
 from headrace.core.clock import SystemClock
@@ -237,6 +239,15 @@ def test_an_edited_savepoint_stands_alone(tmp_path: Path) -> None:
     assert edited.metadata.kind is SnapshotKind.SAVEPOINT
 
 
+def test_what_is_edited_of_a_native_savepoint_of_the_heap_is_canonical(tmp_path: Path) -> None:
+    own = settings_in(tmp_path)
+    made = savepoint(tmp_path / "made", own).metadata
+    native = msgspec.structs.replace(made, kind=SnapshotKind.NATIVE_SAVEPOINT_TERMINATE)
+    parent = publish_metadata(native, str(tmp_path / "parent"), metadata_key(own))
+    edited = write(SavepointEditor(parent, own).remove(UID, "words"), tmp_path)
+    assert edited.metadata.kind is SnapshotKind.SAVEPOINT_TERMINATE
+
+
 VALID = pa.table({"key": [1, 2], "value": [1, 2]})
 WRONG = {
     "twice": (
@@ -324,7 +335,7 @@ def test_snapshots_with_state_that_has_no_rows_are_not_edited(
     parent = saved(
         tmp_path / "parent", made[1], [OperatorSubtaskState((chunk,))], SnapshotKind.CHECKPOINT
     )
-    with pytest.raises(error, match=r"^take a savepoint"):
+    with pytest.raises(error, match=r"^take a (canonical )?savepoint"):
         write(SavepointEditor(parent, made[1]).remove(UID), tmp_path)
 
 

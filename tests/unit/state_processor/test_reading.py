@@ -216,7 +216,9 @@ def test_files_of_rocksdb_are_told_to_need_a_savepoint(tmp_path: Path) -> None:
     native = StateChunk(StateTable.NATIVE, "rocksdb", 0, inside(b"a table of RocksDB"), (0, 15))
     snapshot = saved(tmp_path, settings_in(tmp_path), [OperatorSubtaskState((native,))])
     for table in ("keyed", "timers"):
-        with pytest.raises(NativeStateError, match=r"^take a savepoint and use that: operator"):
+        with pytest.raises(
+            NativeStateError, match=r"^take a canonical savepoint and use that: operator"
+        ):
             rows(snapshot, table=table)
 
 

@@ -99,7 +99,7 @@ class TrackedCheckpoint:
             checkpoint_id,
             kind,
             _S.IN_PROGRESS,
-            "CANONICAL" if kind.is_savepoint else "",
+            kind.savepoint_format,
             timestamp_ms,
             latest_ack_timestamp_ms=-1,
             checkpointed_size_bytes=0,

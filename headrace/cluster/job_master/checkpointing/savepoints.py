@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
-from headrace.core.barriers import SnapshotKind
+from headrace.core.barriers import SavepointFormatType, SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.errors import CheckpointFailedError
 
@@ -48,13 +48,15 @@ class Savepoints:
         if self._checkpointing.is_periodic and not self._is_stopping:
             await self.trigger_checkpoint(is_full=False)
 
-    async def trigger(self, target: str) -> str:
+    async def trigger(self, target: str, format_type: SavepointFormatType) -> str:
         """Take a savepoint below `target`, or the folder in the settings; return its URI. CheckpointFailedError."""
         self._refuse_unless_running()
-        snapshot = await self._checkpointing.trigger(SnapshotKind.SAVEPOINT, target)
+        snapshot = await self._checkpointing.trigger(
+            SnapshotKind.SAVEPOINT.in_format(format_type), target
+        )
         return snapshot.uri
 
-    async def stop(self, target: str, *, is_drained: bool) -> str:
+    async def stop(self, target: str, format_type: SavepointFormatType, *, is_drained: bool) -> str:
         """Take a savepoint and end the job with it; return its URI when the job is FINISHED. CheckpointFailedError.
 
         `is_drained`: event time ends before the savepoint, so that every window fires; nothing can go on from it.
@@ -66,7 +68,7 @@ class Savepoints:
         self._is_stopping = True
         self._checkpointing.suspend()
         try:
-            snapshot = await self._checkpointing.trigger(kind, target)
+            snapshot = await self._checkpointing.trigger(kind.in_format(format_type), target)
         except BaseException:
             self._is_stopping = False
             if self._scheduler.status is JobStatus.RUNNING:

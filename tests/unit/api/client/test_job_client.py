@@ -13,6 +13,7 @@ from headrace import StreamExecutionEnvironment, Types
 from headrace.api.client import job_client
 from headrace.api.client.collected_records import CloseableIterator
 from headrace.api.client.job_client import ClusterClosedError, CompletableFuture, JobClient
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.errors import (
     HeadraceError,
     JobCancelledError,
@@ -31,6 +32,10 @@ from tests.unit.api.recording import RecordingExecutor
 JOB_ID = JobId(bytes(16))
 SINK_ID = OperatorId(bytes(16))
 INT = BatchType(Types.INT())
+
+
+def _format_text(format_type: SavepointFormatType) -> str:
+    return ", native" if format_type is SavepointFormatType.NATIVE else ""
 
 
 class ScriptedDispatcher:
@@ -52,13 +57,23 @@ class ScriptedDispatcher:
     async def trigger_checkpoint(self, job_id: JobId) -> int:
         return 7
 
-    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
-        return f"{target_directory}/savepoint"
+    async def trigger_savepoint(
+        self,
+        job_id: JobId,
+        target_directory: str,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+    ) -> str:
+        return f"{target_directory}/savepoint{_format_text(format_type)}"
 
     async def stop_with_savepoint(
-        self, job_id: JobId, target_directory: str, is_drained: bool
+        self,
+        job_id: JobId,
+        target_directory: str,
+        is_drained: bool,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
     ) -> str:
-        return f"{target_directory}/stopped{', drained' if is_drained else ''}"
+        drained = ", drained" if is_drained else ""
+        return f"{target_directory}/stopped{drained}{_format_text(format_type)}"
 
     async def request_job_status(self, job_id: JobId) -> JobStatus:
         self.thread_names.add(threading.current_thread().name)
@@ -186,6 +201,9 @@ def test_savepoints_answer_with_their_paths(
     assert client.trigger_savepoint().result() == "/savepoint"
     assert client.stop_with_savepoint(True, "there").result() == "there/stopped, drained"
     assert client.stop_with_savepoint(False).result() == "/stopped"
+    native = SavepointFormatType.NATIVE
+    assert client.trigger_savepoint("here", native).result() == "here/savepoint, native"
+    assert client.stop_with_savepoint(False, "there", native).result() == "there/stopped, native"
     with pytest.raises(TypeError, match="name a path as savepoint_directory"):
         client.stop_with_savepoint(cast(bool, "there"))
     assert dispatcher.cancel_count == 0

@@ -84,11 +84,13 @@ def test_a_forger_who_names_our_key_is_not_believed() -> None:
         decode_metadata(forged, KEY, URI)
 
 
-def test_a_savepoint_may_be_moved() -> None:
+@pytest.mark.parametrize("kind", [one for one in SnapshotKind if one.is_savepoint])
+def test_a_savepoint_may_be_moved(kind: SnapshotKind) -> None:
     folder = "s3://bucket/savepoint-1?region=eu-west-1"
     file = stored("s3://bucket/savepoint-1/counts?region=eu-west-1")
-    written = encode_metadata(metadata_of(7, file, kind=SnapshotKind.SAVEPOINT), KEY, folder)
+    written = encode_metadata(metadata_of(7, file, kind=kind), KEY, folder)
     moved = decode_metadata(written, KEY, "moved/elsewhere/_metadata")
+    assert moved.kind is kind
     assert [one.uri for one in moved.files()] == ["moved/elsewhere/counts"]
 
 

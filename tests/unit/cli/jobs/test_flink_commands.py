@@ -137,26 +137,27 @@ def test_cancel_of_an_unknown_job_says_so_and_ends_with_1(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "directory", "place"),
+    ("arguments", "directory", "place", "format_type"),
     [
-        (["-s", "/saved", JOB], "/saved", "to /saved."),
-        (["-s", JOB], None, "to default savepoint directory."),
-        ([JOB, "-s"], None, "to default savepoint directory."),
+        (["-s", "/saved", JOB], "/saved", "to /saved.", "CANONICAL"),
+        (["-s", JOB], None, "to default savepoint directory.", "CANONICAL"),
+        ([JOB, "-s"], None, "to default savepoint directory.", "CANONICAL"),
+        (["-s", "/saved", "--type", "Native", JOB], "/saved", "to /saved.", "NATIVE"),
     ],
 )
 def test_cancel_with_a_savepoint_is_deprecated_and_works(
-    shell: Shell, arguments: list[str], directory: str | None, place: str
+    shell: Shell, arguments: list[str], directory: str | None, place: str, format_type: str
 ) -> None:
     savepoints = f"/jobs/{JOB}/savepoints"
     with fake_cluster(operation(savepoints, location="file:/s"), token="") as cluster:
         outcome = shell("cancel", "-m", cluster.authority, *arguments)
     assert outcome.lines == [
         'DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.',
-        f"Cancelling job {JOB} with CANONICAL savepoint {place}",
+        f"Cancelling job {JOB} with {format_type} savepoint {place}",
         f"Cancelled job {JOB}. Savepoint stored in file:/s.",
     ]
     (body,) = cluster.bodies(f"POST {savepoints}")
-    assert body["cancel-job"] is True
+    assert (body["cancel-job"], body["formatType"]) == (True, format_type)
     assert body.get("target-directory") == directory
 
 
@@ -175,6 +176,8 @@ def test_cancel_with_a_savepoint_is_deprecated_and_works(
             "Suspending",
             {"drain": False, "formatType": "CANONICAL", "targetDirectory": "/saved"},
         ),
+        (["-type", "NATIVE"], "Suspending", {"drain": False, "formatType": "NATIVE"}),
+        (["-d", "--type", "native"], "Draining", {"drain": True, "formatType": "NATIVE"}),
     ],
 )
 def test_stop_takes_a_savepoint_and_polls_where_savepoints_are(
@@ -246,11 +249,12 @@ def test_a_relative_folder_of_a_detached_savepoint_is_said_to_be_the_cluster_s(
     assert (outcome.code, told in outcome.err) == (0, True)
 
 
-def test_savepoint_waits_for_its_path(shell: Shell) -> None:
+@pytest.mark.parametrize("format_type", ["canonical", "native"])
+def test_savepoint_waits_for_its_path(shell: Shell, format_type: str) -> None:
     path = f"/jobs/{JOB}/savepoints"
     answers = {**operation(path), f"GET {path}/*": (IN_PROGRESS, completed(location="file:/s"))}
     with fake_cluster(answers, token="") as cluster:
-        outcome = shell("savepoint", "-m", cluster.authority, JOB, "/saved", "-type", "canonical")
+        outcome = shell("savepoint", "-m", cluster.authority, JOB, "/saved", "-type", format_type)
     assert outcome.lines == [
         f"Triggering savepoint for job {JOB}.",
         "Waiting for response...",
@@ -260,7 +264,7 @@ def test_savepoint_waits_for_its_path(shell: Shell) -> None:
     (body,) = cluster.bodies(f"POST {path}")
     assert (body["target-directory"], body["formatType"], body["cancel-job"]) == (
         "/saved",
-        "CANONICAL",
+        format_type.upper(),
         False,
     )
 

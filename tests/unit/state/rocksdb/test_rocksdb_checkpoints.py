@@ -67,6 +67,43 @@ def test_full_checkpoints_and_savepoints_refer_to_nothing(
         assert not any(chunk.file is old for chunk in full.chunks for old in known)
 
 
+@pytest.mark.parametrize("kind", [one for one in SnapshotKind if one.is_native])
+def test_a_native_savepoint_and_checkpoints_refer_to_nothing_of_each_other(
+    tmp_path: Any, kind: SnapshotKind
+) -> None:
+    with rocksdb_subtask(tmp_path) as subtask:
+        states, savepoint = subtask.states, CheckpointOptions(kind=kind)
+        _fill(subtask, 0, 100)
+        first = _placed(states.freeze(1, CheckpointOptions()), "1")
+        states.checkpoint_completed(1)
+        second = _placed(states.freeze(2, savepoint), "2")
+        assert second.keys() == first.keys()
+        assert all(uri.startswith("2/") for uri in second.values())
+        states.checkpoint_completed(2)
+        assert _placed(states.freeze(3, CheckpointOptions()), "3") == first
+
+
+def test_a_claimed_native_savepoint_is_left_behind_by_the_first_checkpoint(tmp_path: Any) -> None:
+    with rocksdb_subtask(tmp_path) as subtask:
+        _fill(subtask, 0, 100)
+        frozen = subtask.states.freeze(1, CheckpointOptions(SnapshotKind.NATIVE_SAVEPOINT))
+        chunks = [chunk for part in frozen for chunk in part.write(_PlacedSnapshots("saved"))]
+    # A savepoint has no shared folder.
+    saved = OperatorSubtaskState(
+        tuple(
+            msgspec.structs.replace(
+                chunk, file=msgspec.structs.replace(chunk.file, is_shared=False)
+            )
+            for chunk in chunks
+        )
+    )
+    with rocksdb_subtask(tmp_path, restored=saved) as again:
+        # With a claim this may be an increment, and the savepoint's folder goes as it is subsumed.
+        placed = _placed(again.states.freeze(2, CheckpointOptions()), "2")
+        assert placed
+        assert not any(uri.startswith("saved/") for uri in placed.values())
+
+
 def test_nothing_after_a_full_checkpoint_refers_to_what_was_before_it(tmp_path: Any) -> None:
     with rocksdb_subtask(tmp_path) as subtask:
         _fill(subtask, 0, 100)
@@ -142,7 +179,9 @@ def test_a_file_that_all_later_checkpoints_refer_to_is_referred_to_on(tmp_path: 
         assert _placed(states.freeze(7, CheckpointOptions()), "7") == fourth
 
 
-@pytest.mark.parametrize("kind", [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT])
+@pytest.mark.parametrize(
+    "kind", [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT, SnapshotKind.NATIVE_SAVEPOINT]
+)
 def test_what_is_written_after_freezing_stays_out(tmp_path: Any, kind: SnapshotKind) -> None:
     with rocksdb_subtask(tmp_path) as subtask:
         _fill(subtask, 0, 10)
@@ -170,7 +209,7 @@ def test_the_files_of_rocksdb_are_refused_by_the_heap(tmp_path: Any) -> None:
     with rocksdb_subtask(tmp_path) as subtask:
         _fill(subtask, 0, 10)
         taken = snapshot(subtask.states, 1)
-    with pytest.raises(StateIncompatibleError, match="take a savepoint with the old backend"):
+    with pytest.raises(StateIncompatibleError, match="restore a canonical savepoint taken with it"):
         Subtask("hashmap", str(tmp_path), taken)
 
 
@@ -197,7 +236,9 @@ def test_timers_lie_in_the_files_that_later_checkpoints_refer_to(tmp_path: Any) 
         ]
 
 
-@pytest.mark.parametrize("kind", [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT])
+@pytest.mark.parametrize(
+    "kind", [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT, SnapshotKind.NATIVE_SAVEPOINT]
+)
 def test_timers_that_fire_after_freezing_are_in_the_snapshot(
     tmp_path: Any, kind: SnapshotKind
 ) -> None:
@@ -216,13 +257,12 @@ def test_timers_that_fire_after_freezing_are_in_the_snapshot(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_savepoint", [False, True])
+@pytest.mark.parametrize("kind", ["CHECKPOINT", "SAVEPOINT", "NATIVE_SAVEPOINT"])
 @pytest.mark.parametrize("after", ["rocksdb", "rocksdb, heap timers"])
 @pytest.mark.parametrize("before", ["rocksdb", "rocksdb, heap timers"])
 def test_every_timer_is_at_the_subtask_of_its_key_at_any_parallelism(
-    tmp_path: Any, before: str, after: str, is_savepoint: bool
+    tmp_path: Any, before: str, after: str, kind: str
 ) -> None:
-    kind = SnapshotKind.SAVEPOINT if is_savepoint else SnapshotKind.CHECKPOINT
     wanted = {(number % 7, number, None) for number in range(200)}
     restored: OperatorSubtaskState | None = None
     for backend, parallelism in ((before, 2), (after, 3), (before, 1)):
@@ -237,7 +277,7 @@ def test_every_timer_is_at_the_subtask_of_its_key_at_any_parallelism(
         for one in subtasks:
             timers = one.timers_of(TimeDomain.EVENT_TIME)
             assert sorted(timers) == sorted(timer for timer in wanted if one.owns(timer[1]))
-        parts = [snapshot(one.states, 1, CheckpointOptions(kind=kind)) for one in subtasks]
+        parts = [snapshot(one.states, 1, CheckpointOptions(SnapshotKind[kind])) for one in subtasks]
         restored = OperatorSubtaskState(tuple(chunk for part in parts for chunk in part.chunks))
         for one in subtasks:
             one.states.close()

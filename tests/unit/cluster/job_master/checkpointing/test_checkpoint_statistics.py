@@ -200,12 +200,18 @@ def test_one_that_has_no_place_failed_without_subtasks(world: World) -> None:
     assert world.checkpointing.statistics.counts == CheckpointCounts(triggered=1, failed=1)
 
 
-def test_a_savepoint_is_none_of_the_checkpoints(world: World) -> None:
-    world.begin(SnapshotKind.SAVEPOINT, "target")
+@pytest.mark.parametrize(
+    ("kind", "format_name"),
+    [(SnapshotKind.SAVEPOINT, "CANONICAL"), (SnapshotKind.NATIVE_SAVEPOINT, "NATIVE")],
+)
+def test_a_savepoint_is_none_of_the_checkpoints(
+    world: World, kind: SnapshotKind, format_name: str
+) -> None:
+    world.begin(kind, "target")
     world.acknowledge(1)
     statistics = world.checkpointing.statistics
     assert statistics.latest_completed is None and statistics.latest_savepoint is not None
-    assert statistics.latest_savepoint.savepoint_format == "CANONICAL"
+    assert statistics.latest_savepoint.savepoint_format == format_name
     assert not statistics.latest_savepoint.is_discarded, "it is its user's"
 
 
