@@ -146,7 +146,7 @@ class LeaderElectionService:
         leader = self._seen
         if leader is None or leader.is_released or leader.epoch <= self.epoch:
             return "nobody is known to lead it now"
-        return f"{leader.holder} leads it" + (f" at {leader.address}" if leader.address else "")
+        return f"{leader.behind} leads it"
 
     def await_leadership(self) -> None:
         """Wait, as a standby, until this process leads; from then on the lease is renewed.
@@ -232,9 +232,11 @@ class LeaderElectionService:
         before, self._seen = self._seen, leader
         if before is None or (before.epoch, before.address) != (leader.epoch, leader.address):
             _LOG.warning(
-                "standby: %s leads the cluster '%s' (epoch %d)%s; this process takes over when it is gone",
-                leader.holder, self.cluster, leader.epoch, f" at {leader.address}" if leader.address else "",
-            )  # fmt: skip
+                "standby: %s leads the cluster '%s' (epoch %d); this process takes over when it is gone",
+                leader.behind,
+                self.cluster,
+                leader.epoch,
+            )
             if self.on_standby is not None:
                 self.on_standby(leader)
 

@@ -102,7 +102,7 @@ def test_a_standby_that_has_led_says_who_leads_now_and_when_it_leads_again(tmp_p
     now_ms = pass_time([first, second], 15_000)
     first.election.contend_again()
     now_ms = pass_time([first, second], 2_000, now_ms)
-    assert first.election.leader_text == "b leads it at http://second"
+    assert first.election.leader_text == "b at http://second leads it"
     second.sleeps_until_ms = 1e9
     pass_time([first, second], 8_000, now_ms)
     assert first.election.leader_text == "this process leads it"
