@@ -57,7 +57,6 @@ def run_application(
     application: Application | None = None
     try:
         application = executor.start_application(program.stem, stands_by)
-        file.remove()
         on_leading()
         end = application.run.end
         if end is not None:

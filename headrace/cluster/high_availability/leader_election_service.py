@@ -33,7 +33,7 @@ _JOIN_TIMEOUT_S: Final = 10.0
 OnStandby = Callable[[LeaderRecord | None], None]
 """Called with the leader that this process stands by for, again whenever it is another one or serves elsewhere.
 
-None: this process leads again.
+None: this process leads.
 """
 
 
@@ -139,6 +139,15 @@ class LeaderElectionService:
         return 0 if self._leadership is None else self._leadership.epoch
 
     @property
+    def leading_epoch(self) -> int:
+        """Return the number of the term that holds at this moment; 0 where none does."""
+        try:
+            self.validate()
+        except LeadershipLostError:
+            return 0
+        return self.epoch
+
+    @property
     def leader_text(self) -> str:
         """Return who leads the cluster, as far as this process has seen, in half a sentence."""
         if self._leadership is not None and not self._leadership.is_lost:
@@ -223,9 +232,9 @@ class LeaderElectionService:
         late_text = f"its lease was not renewed within {self._terms.renew_deadline_ms / 1000:g} s"
         self._leadership = Leadership(self._records, lease, self._clock, self.cluster, late_text)
         _LOG.info("this process leads the cluster '%s' (epoch %d)", self.cluster, epoch)
-        if self._seen is not None and self.on_standby is not None:
-            self.on_standby(None)
         self._seen = None
+        if self.on_standby is not None:
+            self.on_standby(None)
         return self._terms.retry_period_ms
 
     def _tell_standby(self, leader: LeaderRecord) -> None:
