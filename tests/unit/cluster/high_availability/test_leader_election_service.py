@@ -1,5 +1,6 @@
 """Elections between processes whose clocks differ and that sleep: at most one leads, and somebody does before long."""
 
+import os
 import random
 from pathlib import Path
 
@@ -187,3 +188,20 @@ def test_at_most_one_leads_whatever_clocks_show_and_whoever_sleeps(
     pass_time([*contenders, fresh], 8_000, now_ms)
     assert fresh.leads
     assert fresh.election.epoch > len(led)
+
+
+def test_the_next_leader_deletes_temporary_files_whose_writers_have_died(tmp_path: Path) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.run(0)
+    left, young = tmp_path / ".epoch-00000001.aaaa", tmp_path / ".epoch-00000001.bbbb"
+    for file in (left, young):
+        file.write_bytes(b"a record")
+    record_s = (tmp_path / "epoch-00000001").stat().st_mtime
+    os.utime(left, (record_s - 700, record_s - 700))
+    first.election.step()
+    assert left.exists()
+    pass_time([second], 7_000)
+    assert second.leads
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        young.name, "epoch-00000001", "epoch-00000002",
+    ]  # fmt: skip
