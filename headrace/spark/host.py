@@ -237,7 +237,7 @@ class SparkHost:
         """Start the control plane; TaskManagers come when a job needs them.
 
         With high availability this waits, as a standby with a session, until no other driver leads the cluster.
-        `on_granted` is called then, before any job goes on.
+        `on_granted` is called then, before any job goes on. SparkHostLostError where the session ends meanwhile.
         """
         silence_py4j()
         HEADRACE_TAP.add(self._log.handler, self._log.level)
@@ -290,7 +290,7 @@ class SparkHost:
             if on_standby is not None:
                 on_standby(leader)
 
-        self._handle = handle = entrypoint.start(stands_by, on_granted)
+        self._handle = handle = entrypoint.start(stands_by, on_granted, self._driver.check)
         web_monitor.start(
             ControlPlane(
                 handle.dispatcher,

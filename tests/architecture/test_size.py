@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (23, 2_740),
     "cli": (63, 5_510),
     "client": (8, 690),
-    "cluster": (166, 15_870),
+    "cluster": (166, 15_915),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_800),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (959, 94_840)
+WHEEL_CEILING: Final = (959, 94_900)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

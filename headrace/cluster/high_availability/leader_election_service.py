@@ -157,17 +157,18 @@ class LeaderElectionService:
             return "nobody is known to lead it now"
         return f"{leader.behind} leads it"
 
-    def await_leadership(self) -> None:
+    def await_leadership(self, check: Callable[[], object] = lambda: None) -> None:
         """Wait, as a standby, until this process leads; from then on the lease is renewed.
 
+        `check` is called before each look, and raises where this process could not lead.
         RecordNotTrustedError where the folder holds somebody else's records.
         """
-        wait_ms = self.step()
+        wait_ms = 0.0
         while self._leadership is None:
-            if not self._should_stop.wait(wait_ms / 1000):
-                wait_ms = self.step()
-            else:
+            if self._should_stop.wait(wait_ms / 1000):
                 raise LeadershipLostError(self.cluster, "it was closed before it led")
+            check()
+            wait_ms = self.step()
         self._thread = start_thread("headrace-leader", self._run)
 
     def announce(self, address: str) -> None:

@@ -205,3 +205,23 @@ def test_the_next_leader_deletes_temporary_files_whose_writers_have_died(tmp_pat
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         young.name, "epoch-00000001", "epoch-00000002",
     ]  # fmt: skip
+
+
+def test_a_standby_that_could_not_lead_any_more_waits_no_longer_and_never_takes_over(
+    tmp_path: Path,
+) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.election.await_leadership()
+
+    def check() -> None:
+        # Its second look: the leader has gone, and it would lead.
+        if second.election.leader_text != "nobody is known to lead it now":
+            first.election.close()
+            raise TimeoutError("its JVM is gone")
+
+    with pytest.raises(TimeoutError, match="its JVM"):
+        second.election.await_leadership(check)
+    assert second.election.epoch == 0
+    second.election.await_leadership()
+    assert second.leads
+    second.election.close()
