@@ -54,10 +54,14 @@ def run_application(
         if before_close is not None:
             before_close()
 
+    def failed(error: BaseException) -> int:
+        if application is not None:
+            application.main_failed(error)
+        return on_error(error)
+
     application: Application | None = None
     try:
         application = executor.start_application(program.stem, stands_by)
-        file.remove()
         on_leading()
         end = application.run.end
         if end is not None:
@@ -69,7 +73,7 @@ def run_application(
             cast("PipelineExecutor", executor),
             on_submitted=on_submitted,
             before_close=main_is_over,
-            on_error=on_error,
+            on_error=failed,
             awaits_jobs=awaits_jobs,
             on_ended=application.main_ended,
         )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -34,6 +35,8 @@ from headrace.core.errors import HeadraceError, ProgramError
 from headrace.core.process.interpreter import put_on_path
 from headrace.graph.pipeline_options import PYTHON_FILES
 
+T = TypeVar("T")
+
 
 def run_here(
     program: Path,
@@ -50,7 +53,7 @@ def run_here(
     """Run the program in this process and thread, close the executor, and return the exit code.
 
     `before_close` is called when the program has ended, while the cluster still answers; after a Ctrl-C perhaps twice.
-    `on_ended` is called with the exit code before that, and may return another one; not where SIGTERM has come.
+    `on_ended` is called with the exit code before that, likewise, and may return another one; not after SIGTERM.
 
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
@@ -61,13 +64,17 @@ def run_here(
     take_back = end_in_order_when_terminated()
     find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
-        return on_ended(_exit_code_of(program, arguments, settings, find_left, on_error))
+        try:
+            code = _exit_code_of(program, arguments, settings, find_left, on_error)
+        except KeyboardInterrupt:  # while it looked at the end
+            code = EXIT_INTERRUPTED
+        return _to_its_end(lambda: on_ended(code))
     except Terminated:
         return EXIT_TERMINATED
     finally:
         ignore_termination()
         try:
-            _close(executor, before_close)
+            _to_its_end(lambda: _close(executor, before_close))
         finally:
             take_back()
 
@@ -170,13 +177,17 @@ def _exit_code(ended: SystemExit) -> int:
 
 
 def _close(executor: PipelineExecutor, before_close: Callable[[], None] | None) -> None:
-    """End the display and the cluster; a second Ctrl-C during this does not leave the cluster half ended."""
+    """End the display and the cluster. Idempotent."""
     set_active_executor(None)
+    if before_close is not None:
+        before_close()
+    executor.close()
+
+
+def _to_its_end(step: Callable[[], T]) -> T:
+    """Do a step that a second Ctrl-C must not leave half done; it may be called again."""
     while True:
         try:
-            if before_close is not None:
-                before_close()
-            executor.close()
-            return
+            return step()
         except KeyboardInterrupt:
             click.echo("still stopping", err=True)

@@ -234,6 +234,12 @@ class Cluster:
         endpoint.termination.add_done_callback(functools.partial(self._ended, endpoint))
         endpoint.start()
 
+    @property
+    def leading_epoch(self) -> int:
+        """Return the number of the leadership that holds at this moment; 0 where none does."""
+        ha = self._high_availability
+        return 0 if ha is None else ha.election.leading_epoch
+
     def announce(self, address: str) -> None:
         """Let standbys know where this cluster serves its clients."""
         if self._high_availability is not None:

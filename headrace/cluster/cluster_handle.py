@@ -82,6 +82,11 @@ class ClusterHandle:
         """Return the error that ended the cluster before its owner did, or None."""
         return self._cluster.failure
 
+    @property
+    def leading_epoch(self) -> int:
+        """Return the number of the leadership that this process has at this moment; 0 where it has none."""
+        return self._cluster.leading_epoch
+
     def announce(self, address: str) -> None:
         """Let standbys of the cluster know where this one serves its clients."""
         self._cluster.announce(address)

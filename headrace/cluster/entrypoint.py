@@ -68,12 +68,16 @@ class ClusterEntrypoint:
     batch_job_masters: BatchJobMasters | None = None
 
     def start(
-        self, on_standby: OnStandby | None = None, on_granted: OnGranted | None = None
+        self,
+        on_standby: OnStandby | None = None,
+        on_granted: OnGranted | None = None,
+        check_host: Callable[[], object] = lambda: None,
     ) -> ClusterHandle:
         """Start the control thread and the endpoints; PortInUseError where the port is taken.
 
         With high availability this waits, as a standby, until no other process leads the cluster: nothing is bound and
-        nobody is served before. `on_granted` is called then, before any job goes on. Errors of
+        nobody is served before. `check_host` is called meanwhile, and raises where no worker could run any more;
+        `on_granted` is called then, before any job goes on. Errors of
         HighAvailabilityServices and LeaderElectionService.
         """
         high_availability = open_high_availability(self.settings, self.clock, self.random)
@@ -81,7 +85,7 @@ class ClusterEntrypoint:
             if high_availability is not None:
                 on_failure.callback(high_availability.close)
                 high_availability.election.on_standby = on_standby
-                high_availability.election.await_leadership()
+                high_availability.election.await_leadership(check_host)
                 if on_granted is not None:
                     on_granted(high_availability)
             control = EventLoopThread("headrace-control")

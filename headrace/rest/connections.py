@@ -67,8 +67,8 @@ class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
     """Start of the process in ticks of the kernel, which tells it from a later one with its number; 0: not known."""
     cluster_id: str = ""
     """Which cluster drivers with high availability lead one after another, or stand by to lead; else empty."""
-    leads_since: int = 0
-    """Epoch milliseconds; 0 while such a driver stands by."""
+    epoch: int = 0
+    """Number of its leadership, which is larger than those of all leaders before; 0 while such a driver stands by."""
 
     def __repr__(self) -> str:
         """Show all but the token."""
@@ -222,9 +222,9 @@ def _only_one(
 
 
 def _leaders(found: list[FoundConnection]) -> list[FoundConnection]:
-    """Return one driver of each cluster: of several that were or are its leaders, the one that began last."""
+    """Return one driver of each cluster: of several that say that they lead, the one with the newest lease."""
     newest: dict[str, FoundConnection] = {}
-    for one in sorted(found, key=lambda each: each.connection.leads_since):
+    for one in sorted(found, key=lambda each: each.connection.epoch):
         newest[one.connection.cluster_id or one.connection.address] = one
     return [one for one in found if one in newest.values()]
 
@@ -237,7 +237,7 @@ def has_ended(found: FoundConnection) -> bool:
         there = structs.replace(
             read_connection(found.file),
             token=found.connection.token,
-            leads_since=found.connection.leads_since,
+            epoch=found.connection.epoch,
         )
         return there != found.connection or _is_dead(found.connection)
     except FileNotFoundError:

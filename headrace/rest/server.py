@@ -155,13 +155,11 @@ class HttpServer:
         future = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
         future.add_done_callback(lambda _: self._ended.set())
 
-    def show_leadership(self, cluster_id: str, leads_since: int) -> None:
-        """Let clients that look for a cluster know since when this driver leads it; 0: it stands by. Any thread."""
+    def show_leadership(self, cluster_id: str, epoch: int) -> None:
+        """Let clients that look for a cluster know in which epoch this driver leads it; 0: it stands by. Any thread."""
         if self._is_closing:
             return
-        self._connection = structs.replace(
-            self._connection, cluster_id=cluster_id, leads_since=leads_since
-        )
+        self._connection = structs.replace(self._connection, cluster_id=cluster_id, epoch=epoch)
         try:
             write_connection(self._connection)
         except (OSError, ConnectionFileError) as error:

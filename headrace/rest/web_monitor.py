@@ -60,10 +60,10 @@ class WebMonitor:
             is_session=is_session,
         )
 
-    def show_leadership(self, cluster_id: str, *, leads: bool) -> None:
-        """Let clients of this machine know whether this driver leads its cluster or stands by. Any thread."""
+    def show_leadership(self, cluster_id: str, epoch: int) -> None:
+        """Let clients of this machine know the epoch in which this driver leads; 0: it stands by. Any thread."""
         if self._server is not None and cluster_id:
-            self._server.show_leadership(cluster_id, self._clock.now_ms() if leads else 0)
+            self._server.show_leadership(cluster_id, epoch)
 
     def leave(self) -> None:
         """End REST, and ask the cluster nothing any more."""

@@ -27,6 +27,7 @@ from headrace.cluster.high_availability.application_store import ApplicationEnd,
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.high_availability.job_result_store import JobResultEntry
 from headrace.cluster.high_availability.leader_election_service import (
+    LeaderElectionService,
     LeadershipLostError,
     OnStandby,
     later_text,
@@ -39,7 +40,7 @@ from headrace.cluster.high_availability.options import (
 )
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HeadraceError, HostError, ProgramError
-from headrace.core.ids import JobId
+from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
@@ -48,6 +49,7 @@ from headrace.gateways.errors import (
     NotLeadingError,
     UnknownJobError,
 )
+from headrace.gateways.job_master import CollectedResults
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan
 from headrace.graph.pipeline_options import runs_in_batch
@@ -55,6 +57,7 @@ from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.session.jvm import has_jvm_ended
 
 if TYPE_CHECKING:
+    from headrace.cluster.entrypoint import ClusterHandle
     from headrace.spark.host import SparkHost
 
 _LOG: Final = logging.getLogger(__name__)
@@ -184,6 +187,11 @@ class Application:
         """Look after nothing any more: main has returned, or was interrupted."""
         self._is_main_over.set()
 
+    def main_failed(self, error: BaseException) -> None:
+        """Hear what main has raised: that nobody led when it asked for something is no end of main."""
+        if isinstance(error, NotLeadingError | LeadershipLostError):
+            self.loss = self.loss or DriverLeftError(f"main was told that {error}")
+
     def main_ended(self, exit_code: int) -> int:
         """Record the end of main, which ends the run and its jobs; return the exit code of this driver.
 
@@ -191,9 +199,11 @@ class Application:
         """
         self._is_main_over.set()
         services, host = self._services, self._host
+        if self.loss is not None:
+            return EXIT_LEFT
         assert services is not None and host is not None, "main has begun"
         try:
-            problem = self.loss or self._problem(host)
+            problem = self._problem(host)
             if problem is None and has_jvm_ended():
                 problem = DriverLeftError(_NO_JVM)
             if problem is not None:
@@ -224,15 +234,24 @@ class Application:
             self._execution_count += 1
             number = self._execution_count
         # What it collects goes to the main of one driver: it begins again with the next one's.
-        epoch = self._epoch if _collects(job_graph) else 0
+        epoch, dispatcher = 0, host.handle.dispatcher
+        if _collects(job_graph):
+            assert self._services is not None, "it has led"
+            election = self._services.election
+            epoch = election.epoch
+            dispatcher = cast(DispatcherGateway, CollectingJob(dispatcher, election, epoch))
         job_graph = msgspec.structs.replace(job_graph, job_id=self.run.job_id(number, epoch))
-        return self._submit_or_find(number, job_graph, host, timeout_s)
+        return self._submit_or_find(number, job_graph, host.handle, dispatcher, timeout_s)
 
     def _submit_or_find(
-        self, number: int, job_graph: JobGraph, host: "SparkHost", timeout_s: float
+        self,
+        number: int,
+        job_graph: JobGraph,
+        handle: "ClusterHandle",
+        dispatcher: DispatcherGateway,
+        timeout_s: float,
     ) -> JobClient:
-        job_id, handle = job_graph.job_id, host.handle
-        dispatcher = handle.dispatcher
+        job_id = job_graph.job_id
         result = self._results.get(job_id)
         if result is not None:
             _LOG.warning(
@@ -352,6 +371,35 @@ class Application:
             f"its storage has job '{graph.name}' ({graph.job_id}), which is none of this application: a session and a "
             "program, or two programs, cannot be one cluster; give this one another id",
         )
+
+
+class CollectingJob:
+    """A Dispatcher that answers for what a job collects within one term of this process.
+
+    The JobMaster of the next term has nothing of what the one before had not given to main yet, and counts anew.
+    """
+
+    def __init__(
+        self, dispatcher: DispatcherGateway, election: LeaderElectionService, epoch: int
+    ) -> None:
+        self._dispatcher: Final = dispatcher
+        self._election: Final = election
+        self._epoch: Final = epoch
+
+    async def fetch_collected_results(
+        self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
+    ) -> CollectedResults:
+        """Return them as a Dispatcher does. NotLeadingError where the answer may be of a later term."""
+        found = await self._dispatcher.fetch_collected_results(
+            job_id, operator_id, offset, max_piece_count
+        )
+        # A later term has its number before it answers.
+        if self._election.epoch != self._epoch:
+            raise NotLeadingError("the leadership was lost in which main collects results")
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dispatcher, name)
 
 
 class _EndedJob:

@@ -238,7 +238,7 @@ class SparkHost:
         """Start the control plane; TaskManagers come when a job needs them.
 
         With high availability this waits, as a standby with a session, until no other driver leads the cluster.
-        `on_granted` is called then, before any job goes on.
+        `on_granted` is called then, before any job goes on. SparkHostLostError where the session ends meanwhile.
         """
         silence_py4j()
         HEADRACE_TAP.add(self._log.handler, self._log.level)
@@ -286,11 +286,12 @@ class SparkHost:
         cluster_id = storage_folder(settings) if is_highly_available(settings) else ""
 
         def stands_by(leader: LeaderRecord | None) -> None:
-            web_monitor.show_leadership(cluster_id, leads=leader is None)
+            if self._handle is not None:
+                web_monitor.show_leadership(cluster_id, self._handle.leading_epoch)
             if on_standby is not None:
                 on_standby(leader)
 
-        self._handle = handle = entrypoint.start(stands_by, on_granted)
+        self._handle = handle = entrypoint.start(stands_by, on_granted, self._driver.check)
         web_monitor.start(
             ControlPlane(
                 handle.dispatcher,
@@ -304,7 +305,8 @@ class SparkHost:
             is_session=self._is_session,
         )
         if self.rest is not None:
-            web_monitor.show_leadership(cluster_id, leads=True)
+            # It may have been frozen since it was granted the leadership: then it stands by.
+            web_monitor.show_leadership(cluster_id, handle.leading_epoch)
             handle.announce(self.rest.address)
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)

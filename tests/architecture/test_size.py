@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (23, 2_740),
     "cli": (63, 5_510),
     "client": (8, 710),
-    "cluster": (166, 15_900),
+    "cluster": (166, 15_920),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_830),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (81, 7_630),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (53, 6_365),
+    "spark": (53, 6_410),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 94_930)
+WHEEL_CEILING: Final = (957, 95_010)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -12,7 +12,7 @@ from tests.spark.programs import Program
 
 COUNT, RATE = 1_000, 250
 """Lines of each job, and how many it writes per second."""
-TWO_JOBS: Final = """
+JOBS: Final = """
 import os
 import signal
 import sys
@@ -39,7 +39,7 @@ def may_die(where):
         die(where)
 
 
-def write(name):
+def prepare(name):
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     numbers = env.from_source(
@@ -49,7 +49,11 @@ def write(name):
     )
     lines = numbers.map(lambda n: f"{{name}} {{n}}", output_type=Types.STRING()).name({operator!r})
     lines.sink_to(FileSink.for_row_format("lines", Encoder.simple_string_encoder()).build())
-    print(f"job {{name}}: {{env.execute(name).get_job_id()}}", flush=True)
+    return env
+
+
+def write(name):
+    print(f"job {{name}}: {{prepare(name).execute(name).get_job_id()}}", flush=True)
 
 
 print("main begins", flush=True)
@@ -62,19 +66,48 @@ for point, where in (
 ):
     if where in deaths:
         arm_with(point, lambda where=where: die(where), time=2 if where == "while-it-runs" else 1)
+{jobs}
+"""
+TWO_JOBS: Final = """
 write("one")
 may_die("between-jobs")
 write("two")
-{last}
+"""
+CLIENTS_OF_JOBS: Final = """
+client = prepare("one").execute_async("one")
+result = client.get_job_execution_result().result()
+status, accumulators = client.get_job_status().result(), client.get_accumulators().result()
+print(f"job one: {result.get_job_id()}", flush=True)
+print(f"end of one: {result.get_net_runtime()} ms, {status.name}, {accumulators}", flush=True)
+may_die("between-jobs")
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, COUNT, type_info=Types.LONG(), rows_per_second=RATE),
+    WatermarkStrategy.no_watermarks(),
+    "numbers",
+)
+found = []
+with numbers.execute_and_collect("collected") as rows:
+    for number in rows:
+        found.append(number)
+        if number == RATE:
+            print("collects", flush=True)
+            may_die("while-it-collects")
+print(f"collected each once: {sorted(found) == list(range(COUNT))}", flush=True)
+print(f"job two: {prepare('two').execute_async('two').get_job_id()}", flush=True)
 """
 
 
-def two_jobs(operator: str = "lines", last: str = "", rate: int = RATE) -> str:
+def two_jobs(
+    operator: str = "lines", last: str = "", rate: int = RATE, jobs: str = TWO_JOBS
+) -> str:
     """Return the program, with `last` as a statement at its end.
 
-    Its arguments are moments at which a driver dies, once each, and `waits`, for main to wait for a file `go`.
+    `jobs`: statements that run jobs `one` and `two`, each by its `execute`, or by clients. The program's arguments are
+    moments at which a driver dies, once each, and `waits`, for main to wait for a file `go`.
     """
-    return TWO_JOBS.format(count=COUNT, rate=rate, operator=operator, last=last)
+    return JOBS.format(count=COUNT, rate=rate, operator=operator, jobs=jobs + last)
 
 
 def expected_lines() -> Counter[str]:
@@ -84,11 +117,13 @@ def expected_lines() -> Counter[str]:
 class ApplicationDrivers:
     """Drivers of one application, whose program is `two.py` in `folder`."""
 
-    def __init__(self, folder: Path, commands: Commands) -> None:
+    def __init__(self, folder: Path, commands: Commands, election: dict[str, str]) -> None:
+        """`election`: settings of the place of the election."""
         self.folder: Final = folder
         self.commands: Final = commands
+        named = {"high-availability.type": "file"} | election
         self.options: Final = (
-            "-D", "high-availability.type=file",
+            *(word for key, value in named.items() for word in ("-D", f"{key}={value}")),
             "-D", f"high-availability.storageDir={folder / 'ha'}",
             "-D", "high-availability.cluster-id=two",
             "-D", f"headrace.checkpoint.key-file={folder / 'key'}",

@@ -38,7 +38,6 @@ def serve_session(
 
     try:
         cluster.start(stands_by)
-        file.remove()
         on_ready(cluster)
         cluster.wait()
         return 0

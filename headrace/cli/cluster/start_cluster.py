@@ -12,6 +12,7 @@ from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescripto
 from headrace.cli.daemon.daemon_process import DaemonFailedError
 from headrace.cli.logs import configure_logs, print_error
 from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
+from headrace.cluster.high_availability.lease import leader_at
 from headrace.cluster.high_availability.options import (
     HIGH_AVAILABILITY_TYPE,
     is_highly_available,
@@ -119,9 +120,7 @@ def start_cluster(
             name,
             None,
             lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
-            on_standby=lambda leader: click.echo(
-                _standby_text(name, leader.holder, leader.address), err=True
-            ),
+            on_standby=lambda leader: click.echo(_standby_text(name, leader.behind), err=True),
         )
     descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=verbose)
     try:
@@ -163,7 +162,7 @@ def _say(facts: Mapping[str, Any], *, is_json: bool) -> None:
         return
     name = facts["name"]
     if "leader" in facts:
-        click.echo(_standby_text(name, facts["leader"], facts["address"]))
+        click.echo(_standby_text(name, leader_at(facts["leader"], facts["address"])))
         click.echo(f"end it with 'headrace cluster stop {name}'")
     else:
         _say_running(facts)
@@ -176,9 +175,8 @@ def _say(facts: Mapping[str, Any], *, is_json: bool) -> None:
         )
 
 
-def _standby_text(name: str, leader: str, address: str) -> str:
-    where = f" at {address}" if address else ""
-    return f"standby '{name}' takes over when {leader}, which leads the cluster{where}, is gone"
+def _standby_text(name: str, leader: str) -> str:
+    return f"standby '{name}' takes over when {leader}, which leads the cluster, is gone"
 
 
 def _say_running(facts: Mapping[str, Any]) -> None:

@@ -65,9 +65,8 @@ def run_detached(
 
 def _say(cluster: DeployedCluster, name: str) -> None:
     if cluster.leader:
-        where = f" at {cluster.address}" if cluster.address else ""
         click.echo(
-            f"standby '{name}-standby' takes over when {cluster.leader}, which runs the program{where}, is gone"
+            f"standby '{name}-standby' takes over when {cluster.behind}, which runs the program, is gone"
         )
         click.echo(f"end it with 'headrace cluster stop {name}-standby'")
     elif cluster.job_id:

@@ -135,7 +135,7 @@ class Supervisor:
             raise
         reporter.tell(report)
         found = report.cluster
-        what = f"stands by behind {found.leader}" if found.leader else f"runs at {found.address}"
+        what = f"stands by behind {found.behind}" if found.leader else f"runs at {found.address}"
         _LOG.warning(
             "%s %s (process %d), its log is in %s", self._what, what, daemon.pid, daemon.log_folder
         )

@@ -33,7 +33,7 @@ _JOIN_TIMEOUT_S: Final = 10.0
 OnStandby = Callable[[LeaderRecord | None], None]
 """Called with the leader that this process stands by for, again whenever it is another one or serves elsewhere.
 
-None: this process leads again.
+None: this process leads.
 """
 
 
@@ -139,6 +139,15 @@ class LeaderElectionService:
         return 0 if self._leadership is None else self._leadership.epoch
 
     @property
+    def leading_epoch(self) -> int:
+        """Return the number of the term that holds at this moment; 0 where none does."""
+        try:
+            self.validate()
+        except LeadershipLostError:
+            return 0
+        return self.epoch
+
+    @property
     def leader_text(self) -> str:
         """Return who leads the cluster, as far as this process has seen, in half a sentence."""
         if self._leadership is not None and not self._leadership.is_lost:
@@ -146,19 +155,20 @@ class LeaderElectionService:
         leader = self._seen
         if leader is None or leader.is_released or leader.epoch <= self.epoch:
             return "nobody is known to lead it now"
-        return f"{leader.holder} leads it" + (f" at {leader.address}" if leader.address else "")
+        return f"{leader.behind} leads it"
 
-    def await_leadership(self) -> None:
+    def await_leadership(self, check: Callable[[], object] = lambda: None) -> None:
         """Wait, as a standby, until this process leads; from then on the lease is renewed.
 
+        `check` is called before each look, and raises where this process could not lead.
         RecordNotTrustedError where the folder holds somebody else's records.
         """
-        wait_ms = self.step()
+        wait_ms = 0.0
         while self._leadership is None:
-            if not self._should_stop.wait(wait_ms / 1000):
-                wait_ms = self.step()
-            else:
+            if self._should_stop.wait(wait_ms / 1000):
                 raise LeadershipLostError(self.cluster, "it was closed before it led")
+            check()
+            wait_ms = self.step()
         self._thread = start_thread("headrace-leader", self._run)
 
     def announce(self, address: str) -> None:
@@ -223,18 +233,20 @@ class LeaderElectionService:
         late_text = f"its lease was not renewed within {self._terms.renew_deadline_ms / 1000:g} s"
         self._leadership = Leadership(self._records, lease, self._clock, self.cluster, late_text)
         _LOG.info("this process leads the cluster '%s' (epoch %d)", self.cluster, epoch)
-        if self._seen is not None and self.on_standby is not None:
-            self.on_standby(None)
         self._seen = None
+        if self.on_standby is not None:
+            self.on_standby(None)
         return self._terms.retry_period_ms
 
     def _tell_standby(self, leader: LeaderRecord) -> None:
         before, self._seen = self._seen, leader
         if before is None or (before.epoch, before.address) != (leader.epoch, leader.address):
             _LOG.warning(
-                "standby: %s leads the cluster '%s' (epoch %d)%s; this process takes over when it is gone",
-                leader.holder, self.cluster, leader.epoch, f" at {leader.address}" if leader.address else "",
-            )  # fmt: skip
+                "standby: %s leads the cluster '%s' (epoch %d); this process takes over when it is gone",
+                leader.behind,
+                self.cluster,
+                leader.epoch,
+            )
             if self.on_standby is not None:
                 self.on_standby(leader)
 

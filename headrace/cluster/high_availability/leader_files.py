@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.checkpoint.storage.file_systems import (
+    FileEntry,
     child_uri,
     files_below,
     make_folder,
@@ -27,6 +28,8 @@ from headrace.cluster.high_availability.leader_records import SealedLeaderRecord
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.randomness import SeededRandom
 
+_LEFTOVER_AGE_MS: Final = 600_000
+"""Age at which a temporary file has no writer any more. One that comes back all the same fails to write, once."""
 _KEPT: Final = 2
 """Files of the newest epochs that stay: that of the leader, and of the one before, which may still renew it."""
 
@@ -69,10 +72,13 @@ class LeaderFiles:
         self._term = self._random.randbytes(8).hex()
         if not put_if_absent(self._uri(record.epoch), self._sealed.encode(record), self._term):
             return False
-        epochs = self._epochs()
+        entries = files_below(self._folder, is_recursive=False)
+        epochs = _epochs_of(entries)
         for older in epochs[:-_KEPT]:
             # Also its own, where it has slept since it saw the last leader and others have led meanwhile.
             remove_file(self._uri(older))
+        for uri in _leftovers_of(entries):
+            remove_file(uri)
         return epochs[-1] == record.epoch
 
     def renew(self, record: LeaderRecord) -> None:
@@ -87,12 +93,31 @@ class LeaderFiles:
         return ""
 
     def _epochs(self) -> Sequence[int]:
-        found: list[int] = []
-        for entry in files_below(self._folder, is_recursive=False):
-            kind, _, digits = entry.relative_path.partition("-")
-            if kind == "epoch" and digits.isdecimal():
-                found.append(int(digits))
-        return sorted(found)
+        return _epochs_of(files_below(self._folder, is_recursive=False))
 
     def _uri(self, epoch: int) -> str:
         return child_uri(self._folder, f"epoch-{epoch:08d}")
+
+
+def _epochs_of(entries: Sequence[FileEntry]) -> Sequence[int]:
+    found: list[int] = []
+    for entry in entries:
+        kind, _, digits = entry.relative_path.partition("-")
+        if kind == "epoch" and digits.isdecimal():
+            found.append(int(digits))
+    return sorted(found)
+
+
+def _leftovers_of(entries: Sequence[FileEntry]) -> Sequence[str]:
+    """Return temporary files whose writer died between writing them and giving them their name.
+
+    The age counts to the newest file: one clock, that of the file system, has dated all of them.
+    """
+    newest_ms = max((entry.modified_ms or 0 for entry in entries), default=0)
+    return [
+        entry.uri
+        for entry in entries
+        if entry.relative_path.startswith(".epoch-")
+        and entry.modified_ms is not None
+        and entry.modified_ms < newest_ms - _LEFTOVER_AGE_MS
+    ]

@@ -67,7 +67,12 @@ class LeaderRecord(msgspec.Struct, frozen=True):
     @property
     def behind(self) -> str:
         """Return who leads, and where, as people read it."""
-        return self.holder + (f" at {self.address}" if self.address else "")
+        return leader_at(self.holder, self.address)
+
+
+def leader_at(holder: str, address: str) -> str:
+    """Return a leader with its address, where that is known, as people read it."""
+    return f"{holder} at {address}" if address else holder
 
 
 class LeaseObserver:

@@ -122,6 +122,15 @@ class SparkResourceDriver:
         """Return the error that ended the thread that talks to Spark before it was closed: no worker comes any more."""
         return self._failure
 
+    def check(self) -> None:
+        """Raise SparkHostLostError where no worker could be started. Before `initialize`, by one thread; may block."""
+        try:
+            self._slot_count = self._jobs.slot_count()
+        except JvmGoneError as error:
+            raise SparkHostLostError(
+                f"{error}, while this driver waited to lead; a supervisor starts such a driver again"
+            ) from error
+
     def initialize(self, listener: WorkerListener) -> None:
         """Start the thread that talks to Spark."""
         assert self._listener is None, "initialized twice"

@@ -5,6 +5,8 @@ Its arguments are a JSON file with its settings, its name, and a scratch folder.
 
 import json
 import logging
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,9 @@ from headrace.spark.session_cluster import SessionCluster
 from tests.integration.programs.process_cluster import ProcessDriver
 from tests.unit.network.exchange import SECRET
 
+FREEZES_BEFORE_IT_SERVES: Final = "HEADRACE_TEST_FREEZES_BEFORE_IT_SERVES"
+"""Environment variable with which the process freezes once it has been granted the leadership."""
+
 
 class ProcessSession(SessionCluster):
     """A session on processes of this machine."""
@@ -40,7 +45,8 @@ class ProcessSession(SessionCluster):
         cluster_id = storage_folder(self._own_settings)
 
         def stands_by(leader: LeaderRecord | None) -> None:
-            self._monitor.show_leadership(cluster_id, leads=leader is None)
+            if self._handle is not None:
+                self._monitor.show_leadership(cluster_id, self._handle.leading_epoch)
             if on_standby is not None:
                 on_standby(leader)
 
@@ -49,10 +55,12 @@ class ProcessSession(SessionCluster):
             system_random(), on_job_ended=self._monitor.job_ended,
         )  # fmt: skip
         handle = self._handle = self._driver.handle = entrypoint.start(stands_by)
+        if FREEZES_BEFORE_IT_SERVES in os.environ:
+            os.kill(os.getpid(), signal.SIGSTOP)
         control = ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop)
         self._monitor.start(control, name=self._own_name, is_session=True)
         assert self._monitor.server is not None
-        self._monitor.show_leadership(cluster_id, leads=True)
+        self._monitor.show_leadership(cluster_id, handle.leading_epoch)
         handle.announce(self._monitor.server.address)
 
     def wait(self) -> None:

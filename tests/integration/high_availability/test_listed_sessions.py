@@ -17,6 +17,7 @@ import pytest
 from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT
 from tests.integration.high_availability.drivers import settings_of
+from tests.integration.high_availability.session_program import FREEZES_BEFORE_IT_SERVES
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -35,16 +36,20 @@ class Sessions:
         self._settings.write_text(json.dumps({**settings_of(folder), "rest.port": "0"}))
         self._started: Final[list[subprocess.Popen[bytes]]] = []
 
-    def start(self, name: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
         scratch = self._folder / name
         scratch.mkdir()
         with (scratch / "log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", PROGRAM, str(self._settings), name, str(scratch)],
-                cwd=ROOT, env=self._env, stderr=log,
+                cwd=ROOT, env={**self._env, **environment}, stderr=log,
             )  # fmt: skip
         self._started.append(process)
         return process
+
+    def await_log(self, name: str, text: str) -> None:
+        log = self._folder / name / "log"
+        wait_until(lambda: text in log.read_text(), 120, f"'{text}' in the log of {name}")
 
     def command(self, *words: str) -> str:
         done = subprocess.run(
@@ -68,6 +73,12 @@ class Sessions:
 
     def await_kinds(self, **kinds: str) -> None:
         wait_until(lambda: self.kinds() == sorted(kinds.items()), 120, f"{kinds}")
+
+    def served(self) -> set[int]:
+        """Return the processes that say in a connection file which cluster they belong to."""
+        files = (self._folder / "home" / "clusters").glob("[0-9]*.json")
+        connections = [json.loads(file.read_text()) for file in files]
+        return {one["pid"] for one in connections if "cluster_id" in one}
 
     def of(self, name: str) -> dict[str, Any]:
         (found,) = [one for one in self.listed() if one["name"] == name]
@@ -130,3 +141,20 @@ def test_a_session_that_lost_its_lease_is_stopped_by_its_name(sessions: Sessions
     sessions.command("cluster", "stop", "first")
     assert first.wait(60) == 0
     sessions.await_kinds(second="session")
+
+
+def test_a_session_that_was_frozen_before_it_served_is_not_taken_for_the_leader_that_followed(
+    sessions: Sessions,
+) -> None:
+    first = sessions.start("first", **{FREEZES_BEFORE_IT_SERVES: "1"})
+    sessions.await_log("first", "(epoch 1)")
+    second = sessions.start("second")
+    sessions.await_kinds(second="session")
+    first.send_signal(signal.SIGCONT)
+    sessions.await_kinds(first="standby", second="session")
+    wait_until(lambda: sessions.served() == {first.pid, second.pid}, 120, "both serve")
+    assert sessions.asked() == second.pid
+    second.kill()
+    second.wait()
+    sessions.await_kinds(first="session")
+    assert sessions.asked() == first.pid

@@ -90,13 +90,13 @@ def test_several_clusters_and_no_address_are_an_error_that_lists_them() -> None:
     assert live_addresses() == ["127.0.0.1:8081", "127.0.0.1:8082"]
 
 
-def test_drivers_of_one_cluster_are_one_cluster_and_the_last_that_began_to_lead_is_meant() -> None:
+def test_drivers_of_one_cluster_are_one_cluster_and_the_newest_lease_is_meant() -> None:
     drivers = [
         ClusterConnection(
             f"http://127.0.0.1:{8081 + number}", "t", os.getpid(), name, is_session=True,
-            cluster_id="/ha/test", leads_since=since,
+            cluster_id="/ha/test", epoch=epoch,
         )
-        for number, (name, since) in enumerate([("frozen", 5), ("leader", 7), ("standby", 0)])
+        for number, (name, epoch) in enumerate([("frozen", 5), ("leader", 7), ("standby", 0)])
     ]  # fmt: skip
     for driver in drivers:
         write_connection(driver)

@@ -1,7 +1,9 @@
 """Application: what a driver finds when it leads, which jobs it goes on with, and which it refuses. Real stores."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,17 +19,26 @@ from headrace.common import Types
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import JobId
+from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import system_random
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.functions.sink import DiscardingSink
 from headrace.functions.specs.operator_specs import CollectSinkSpec
-from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.errors import NotLeadingError
+from headrace.gateways.job_master import CollectedResults
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
-from headrace.spark.application import Application, UnrecoverableJobError, refuse_unrecoverable
+from headrace.spark.application import (
+    EXIT_LEFT,
+    Application,
+    CollectingJob,
+    UnrecoverableJobError,
+    refuse_unrecoverable,
+)
 from headrace.spark.executor import SparkExecutor
+from testkit.waiting import wait_until
 
 Lead = Callable[..., tuple[Application, HighAvailabilityServices]]
 
@@ -144,6 +155,36 @@ def test_a_program_does_not_take_the_jobs_of_a_session_for_its_own(lead: Lead) -
     put(services, JobId.generate(system_random()))
     with pytest.raises(ConfigurationError, match=r"cluster-id.*none of this application"):
         lead()
+
+
+def test_a_main_that_nobody_answered_has_not_ended(lead: Lead) -> None:
+    application, services = lead()
+    application.main_failed(NotLeadingError("its leadership is lost"))
+    assert application.main_ended(1) == EXIT_LEFT
+    newest = services.application_store.newest()
+    assert newest is not None and newest.end is None
+    assert "its leadership is lost; the application goes on" in str(application.loss)
+
+
+def test_a_main_collects_nothing_of_a_later_term_of_its_process(lead: Lead) -> None:
+    first, services = lead()
+    election = services.election
+    answer = CollectedResults(0, (), False)
+
+    class Answering:
+        async def fetch_collected_results(self, *_: object) -> CollectedResults:
+            return answer
+
+    dispatcher = cast(DispatcherGateway, Answering())
+    job = CollectingJob(dispatcher, election, election.epoch)
+    asked = first.run.job_id(1), OperatorId(b"o" * 16), 0, 1
+    assert asyncio.run(job.fetch_collected_results(*asked)) is answer
+    assert election.leadership is not None
+    election.leadership.lose("its lease was not renewed")
+    election.contend_again()
+    wait_until(lambda: election.epoch == 2, 20, "its next term")
+    with pytest.raises(NotLeadingError, match="in which main collects"):
+        asyncio.run(job.fetch_collected_results(*asked))
 
 
 def test_a_program_without_a_command_line_does_not_get_high_availability() -> None:

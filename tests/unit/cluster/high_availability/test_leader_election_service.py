@@ -1,5 +1,6 @@
 """Elections between processes whose clocks differ and that sleep: at most one leads, and somebody does before long."""
 
+import os
 import random
 from pathlib import Path
 
@@ -102,11 +103,11 @@ def test_a_standby_that_has_led_says_who_leads_now_and_when_it_leads_again(tmp_p
     now_ms = pass_time([first, second], 15_000)
     first.election.contend_again()
     now_ms = pass_time([first, second], 2_000, now_ms)
-    assert first.election.leader_text == "b leads it at http://second"
+    assert first.election.leader_text == "b at http://second leads it"
     second.sleeps_until_ms = 1e9
     pass_time([first, second], 8_000, now_ms)
     assert first.election.leader_text == "this process leads it"
-    assert heard == ["b", "itself"]
+    assert heard == ["itself", "b", "itself"]
 
 
 def test_a_process_without_rivals_leads_again_as_soon_as_it_may(tmp_path: Path) -> None:
@@ -187,3 +188,40 @@ def test_at_most_one_leads_whatever_clocks_show_and_whoever_sleeps(
     pass_time([*contenders, fresh], 8_000, now_ms)
     assert fresh.leads
     assert fresh.election.epoch > len(led)
+
+
+def test_the_next_leader_deletes_temporary_files_whose_writers_have_died(tmp_path: Path) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.run(0)
+    left, young = tmp_path / ".epoch-00000001.aaaa", tmp_path / ".epoch-00000001.bbbb"
+    for file in (left, young):
+        file.write_bytes(b"a record")
+    record_s = (tmp_path / "epoch-00000001").stat().st_mtime
+    os.utime(left, (record_s - 700, record_s - 700))
+    first.election.step()
+    assert left.exists()
+    pass_time([second], 7_000)
+    assert second.leads
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        young.name, "epoch-00000001", "epoch-00000002",
+    ]  # fmt: skip
+
+
+def test_a_standby_that_could_not_lead_any_more_waits_no_longer_and_never_takes_over(
+    tmp_path: Path,
+) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.election.await_leadership()
+
+    def check() -> None:
+        # Its second look: the leader has gone, and it would lead.
+        if second.election.leader_text != "nobody is known to lead it now":
+            first.election.close()
+            raise TimeoutError("its JVM is gone")
+
+    with pytest.raises(TimeoutError, match="its JVM"):
+        second.election.await_leadership(check)
+    assert second.election.epoch == 0
+    second.election.await_leadership()
+    assert second.leads
+    second.election.close()

@@ -5,6 +5,8 @@ import queue
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import pytest
+
 from headrace.core.clock import ManualClock
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
@@ -52,6 +54,7 @@ class ScriptedJobs:
     state: ExecutorState = ExecutorState.ALIVE
     announces_ends: bool = True
     asked: list[set[str]] = field(default_factory=list)
+    loss: JvmGoneError | None = None
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> ScriptedJob:
         if self.refusal is not None:
@@ -64,6 +67,8 @@ class ScriptedJobs:
         self.jobs[worker_id].done = True
 
     def slot_count(self) -> int | None:
+        if self.loss is not None:
+            raise self.loss
         return self.slots
 
     def executor_states(self, executor_ids: Iterable[str]) -> dict[str, ExecutorState]:
@@ -110,6 +115,17 @@ def test_one_slot_is_left_to_spark_s_own_jobs() -> None:
     driver, _ = driver_over(ScriptedJobs())
     assert driver.max_worker_count == 3
     asyncio.run(driver.close())
+
+
+def test_before_it_begins_it_is_asked_whether_workers_could_run() -> None:
+    jobs = ScriptedJobs()
+    driver = SparkResourceDriver(jobs, ManualClock(), stop_grace_ms=0)
+    jobs.slots = 8
+    driver.check()
+    assert driver.max_worker_count == 7
+    jobs.loss = JvmGoneError("the JVM does not answer")
+    with pytest.raises(SparkHostLostError, match="does not answer, while this driver waited"):
+        driver.check()
 
 
 def test_a_requested_worker_is_reported_started_and_its_crash_once() -> None:

@@ -1,0 +1,45 @@
+"""The end of a program that runs in this process: Ctrl-C, again and again, leaves no part of it out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+import pytest
+
+from headrace.api.executors import PipelineExecutor
+from headrace.cli.logs import EXIT_INTERRUPTED
+from headrace.cli.program_run import run_here
+from headrace.core.config import Settings
+from headrace.spark.executor import SparkExecutor
+
+INTERRUPTED = "raise KeyboardInterrupt"
+T = TypeVar("T")
+
+
+def interrupted_first(called: list[object], then: T) -> Callable[..., T]:
+    """Return a function that notes its argument, and is interrupted when it is called for the first time."""
+
+    def call(*arguments: object) -> T:
+        called.append(arguments)
+        if len(called) == 1:
+            raise KeyboardInterrupt
+        return then
+
+    return call
+
+
+@pytest.mark.parametrize(("text", "code"), [("", 0), (INTERRUPTED, EXIT_INTERRUPTED)])
+def test_a_second_ctrl_c_leaves_neither_the_record_of_the_end_nor_the_close_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, code: int
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    ended: list[object] = []
+    closed: list[object] = []
+    on_ended = interrupted_first(ended, 7)
+    before_close = interrupted_first(closed, None)
+    executor = cast("PipelineExecutor", SparkExecutor(Settings({})))
+    found = run_here(program, (), {}, executor, on_ended=on_ended, before_close=before_close)
+    assert found == 7
+    assert (ended, closed) == ([(code,)] * 2, [()] * 2)
+    assert capsys.readouterr().err.count("still stopping") == 2
