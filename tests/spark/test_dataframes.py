@@ -413,7 +413,8 @@ def test_closing_the_coordinator_cancels_the_spark_job(
     pipes.append(pipe)
     wait_until(lambda: pipe.turn() or bool(pipe.outputs[0].batches), 60, "the first rows")
     tracker = spark.sparkContext.statusTracker()
-    assert len(tracker.getActiveJobsIds()) == 1
+    # Jobs of an earlier module may still be on their way to their end.
+    wait_until(lambda: len(tracker.getActiveJobsIds()) == 1, 20, "the Spark job runs alone")
     asyncio.run(pipe.coordinator.close())
     wait_until(lambda: not tracker.getActiveJobsIds(), 20, "the Spark job is cancelled")
     assert pipe.failures == []

@@ -12,7 +12,7 @@ import pytest
 from testkit.waiting import wait_until
 from tests.spark.programs import SPARK_HOME, Program, headrace_run, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
 
 ROW_COUNT: Final = 1234
 PROGRAM: Final = """
@@ -40,15 +40,17 @@ class History:
         with urllib.request.urlopen(f"{self._base}{path}", timeout=30) as answer:
             return json.load(answer)
 
-    def is_complete(self) -> bool:
+    def is_complete(self, application_count: int) -> bool:
+        """Return whether it shows as many applications, all of which have ended."""
         try:
             applications = self.get("")
         except (URLError, ConnectionError):
             return False
-        return bool(applications) and applications[0]["attempts"][0]["completed"]
+        ended = [one for one in applications if one["attempts"][0]["completed"]]
+        return len(ended) == application_count
 
 
-def history_of(folder: Path, started: list[Program]) -> History:
+def history_of(folder: Path, started: list[Program], application_count: int) -> History:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     options = f"-Dspark.history.fs.logDirectory=file:{folder} -Dspark.history.ui.port={port}"
@@ -60,7 +62,9 @@ def history_of(folder: Path, started: list[Program]) -> History:
     ]
     started.append(start(command, folder.parent, environment))
     history = History(folder, port)
-    wait_until(history.is_complete, 100, "an application in the history server")
+    wait_until(
+        lambda: history.is_complete(application_count), 100, "applications in the history server"
+    )
     return history
 
 
@@ -75,36 +79,48 @@ def metric(query: Any, node: str) -> int:
     )
 
 
-@pytest.mark.parametrize("mode", ["STREAMING", "BATCH"])
-def test_a_program_of_the_past_is_shown_with_its_workers_and_the_rows_of_its_queries(
-    tmp_path: Path, started: list[Program], mode: str
-) -> None:
-    events = tmp_path / "events"
-    events.mkdir()
+def run_program(folder: Path, events: Path, started: list[Program], mode: str) -> str:
+    """Run the program in a mode; return the name of its event log, in which its application's id is."""
+    before = set(events.iterdir())
     options = {
         "execution.runtime-mode": mode,
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": str(events),
     }
     given = [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
-    program = headrace_run(tmp_path, PROGRAM, "--master", "local[4]", *given)
+    program = headrace_run(folder, PROGRAM, "--master", "local[4]", *given)
     started.append(program)
     assert program.wait(200) == 0, program.report()
     assert f"ROWS {ROW_COUNT}\n" in program.out
-    history = history_of(events, started)
-    [application] = history.get("")
-    path = f"/{application['id']}"
+    [log] = set(events.iterdir()) - before
+    return log.name
+
+
+def shown_jobs(history: History, log: str) -> list[str]:
+    """Look at the queries of a log's application; return what is said of its jobs."""
+    [path] = [f"/{one['id']}" for one in history.get("") if one["id"] in log]
     jobs = history.get(f"{path}/jobs")
     queries = history.get(f"{path}/sql?details=true&planDescription=false&length=100")
     ours = [one for one in queries if any("MapInArrow" in n["nodeName"] for n in one["nodes"])]
     assert ours, [one["description"] for one in queries]
     assert max(metric(one, "Range") for one in ours) == ROW_COUNT
     assert all(one["status"] == "COMPLETED" for one in ours)
-    told = [job.get("description", "") for job in jobs]
-    if mode == "STREAMING":
-        workers = [one for one in told if "TaskManager" in one]
-        assert len(workers) == 2, told
-        assert all("Flink Streaming Job" in one for one in workers), workers
-        assert any("rows of" in one and "wells" in one for one in told), told
-    else:
-        assert not [one for one in told if "TaskManager" in one], told
+    return [job.get("description", "") for job in jobs]
+
+
+def test_programs_of_the_past_are_shown_with_their_workers_and_the_rows_of_their_queries(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    streaming, batch = (
+        run_program(tmp_path, events, started, mode) for mode in ("STREAMING", "BATCH")
+    )
+    history = history_of(events, started, 2)
+    told = shown_jobs(history, streaming)
+    workers = [one for one in told if "TaskManager" in one]
+    assert len(workers) == 2, told
+    assert all("Flink Streaming Job" in one for one in workers), workers
+    assert any("rows of" in one and "wells" in one for one in told), told
+    told = shown_jobs(history, batch)
+    assert not [one for one in told if "TaskManager" in one], told

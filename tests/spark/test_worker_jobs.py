@@ -97,7 +97,9 @@ def is_running(pid: int) -> bool:
 def descriptions(context: SparkContext) -> set[str]:
     """What Spark says of its jobs, on its web page too."""
     jobs: Any = jvm_context(context).statusStore().jobsList(None)
-    return {jobs.apply(index).description().get() for index in range(jobs.size())}
+    found = [jobs.apply(index).description() for index in range(jobs.size())]
+    # Jobs of other modules, which had the session before, may have none.
+    return {one.get() for one in found if one.isDefined()}
 
 
 def test_workers_start_one_by_one_are_described_and_a_graceful_end_is_reported(
