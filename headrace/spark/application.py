@@ -57,7 +57,7 @@ from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.session.jvm import has_jvm_ended
 
 if TYPE_CHECKING:
-    from headrace.cluster.entrypoint import ClusterHandle
+    from headrace.cluster.cluster_handle import ClusterHandle
     from headrace.spark.host import SparkHost
 
 _LOG: Final = logging.getLogger(__name__)
