@@ -123,7 +123,7 @@ class ClusterClientFactory:
         self._settings: Final = Settings(dict(settings))
 
     def get_cluster_id(self) -> str | None:
-        """Return the name of the session that is meant, None for the only one, and for targets without names."""
+        """Return the name of the session; None for the only one, and for targets without names."""
         return self._settings.get_option(SESSION_NAME) or None
 
     def create_cluster_descriptor(self) -> ClusterDescriptor:

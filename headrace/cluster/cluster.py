@@ -169,7 +169,7 @@ class Cluster:
         )
 
     async def start_shuffle_master(self) -> None:
-        """Start the half of the shuffle service that is here; before `start`. The built-in one needs no start."""
+        """Start the shuffle master, before `start`; the built-in one needs none."""
         await self._shuffle_master.start()
 
     def start(self) -> None:

@@ -54,7 +54,7 @@ class ClusterMetrics:
             spawn(self._run(), asyncio.get_running_loop(), "cluster metrics", self._tasks)
 
     async def close(self) -> None:
-        """Stop, and take down everything once more; what becomes of the jobs until the end is for `refresh_jobs`."""
+        """Stop, and read all metrics once more; `refresh_jobs` reads those of jobs that end after this."""
         for task in self._tasks:
             task.cancel()
         if self._registry.is_read:

@@ -1,4 +1,4 @@
-"""ShuffleMaster: knows where results lie, for all jobs of a cluster. The JobManager's half of the shuffle plug-in.
+"""ShuffleMaster: knows where results lie, for all jobs of a cluster. The JobManager's part of the shuffle plug-in.
 
 Life of an edge: the JobMaster registers each partition with its producer and waits for the descriptor; producer and
 consumers are deployed with it; when nobody needs the partition it is released, on its TaskManager (`stored_by`) or,
@@ -58,7 +58,7 @@ class ShuffleMaster(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Release everything. Idempotent."""
         ...
 
     def register_job(self, context: JobShuffleContext) -> None:

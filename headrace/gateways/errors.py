@@ -158,7 +158,7 @@ class UnknownOperatorError(HeadraceError):
 
 
 class CheckpointFailedError(HeadraceError):
-    """A checkpoint or savepoint came to nothing, for the reason that the text gives.
+    """A checkpoint or savepoint failed, for the reason that the text gives.
 
     `repeats`: the reason is on a disk or in the program, so that a restart would not mend it.
     """

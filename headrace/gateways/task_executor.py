@@ -187,7 +187,7 @@ class TaskExecutorGateway(Protocol):
         checkpoint_id: int,
         latest_completed_id: int,
     ) -> None:
-        """The checkpoint came to nothing. May be lost, and come late or twice."""
+        """The checkpoint was aborted. May be lost, and come late or twice."""
         ...
 
     async def request_checkpoint_progress(

@@ -46,7 +46,7 @@ SpanValue = str | int | float | bool
 
 @dataclass(frozen=True)
 class Span:
-    """A checkpoint, or a recovery. Times are epoch ms. `error`: why it came to nothing; empty where it did not."""
+    """A checkpoint, or a recovery. Times are epoch ms. `error`: why it failed; empty where it did not."""
 
     name: str
     start_ms: int

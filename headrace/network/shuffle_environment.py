@@ -75,5 +75,5 @@ class ShuffleEnvironment(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections, partitions, memory, files and threads. Idempotent."""
+        """Release connections, partitions, memory, files and threads. Idempotent."""
         ...

@@ -276,7 +276,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._slots.return_idle()
 
     async def on_stop(self) -> None:
-        """Let go of everybody. A job that has not ended is given up here."""
+        """Disconnect from TaskManagers and ResourceManager. A job that has not ended is given up here."""
         self._resource_manager.close("the JobMaster is being closed")
         if not self._has_ended:
             try:

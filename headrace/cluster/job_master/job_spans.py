@@ -47,7 +47,7 @@ class JobSpans:
         checkpoint: PendingCheckpoint,
         outcome: CompletedCheckpoint | CheckpointFailureReason,
     ) -> None:
-        """Report a checkpoint or savepoint that is published, or that came to nothing."""
+        """Report a checkpoint or savepoint that was published, or that failed."""
         if self._report is None:
             return
         facts = self._facts | {

@@ -259,7 +259,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         return str(mismatch)
 
     def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> bool:
-        """A TaskManager is gone, as far as anybody can tell: tell those who used it, and look for another one.
+        """Count a TaskManager as lost: tell the JobMasters that used it, and look for another one.
 
         Return whether it was registered: without effect otherwise.
         """

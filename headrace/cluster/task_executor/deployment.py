@@ -122,7 +122,7 @@ class RunningTask(Protocol):
         ...
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """The checkpoint came to nothing."""
+        """The checkpoint was aborted."""
         ...
 
     def read_state(self, read: StateRead) -> None:

@@ -1,7 +1,7 @@
-"""Loads a shuffle plug-in by its name: a factory makes the halves for the JobManager and for the TaskManagers.
+"""Loads a shuffle plug-in by its name: a factory makes the parts for the JobManager and for the TaskManagers.
 
 The built-in plug-in is known by itself; others are found through the entry points of the group
-`headrace.shuffle_services`, so that another installed package can bring its own. A factory loads each half when it
+`headrace.shuffle_services`, so that another installed package can bring its own. A factory loads each part when it
 makes it: the JobManager never loads the data plane.
 Source: Flink ShuffleServiceFactory, ShuffleServiceLoader, NettyShuffleServiceFactory.
 """
@@ -32,24 +32,25 @@ SHUFFLE_SERVICE_FACTORY: Final = ConfigOption(
 
 
 class ShuffleServiceFactory(Protocol):
-    """Makes both halves of a shuffle plug-in. The entry point names its class, which takes no arguments.
+    """Makes the two parts of a shuffle plug-in, for the JobManager and for TaskManagers.
 
-    Its module should import neither half, but each of them in the method that makes it.
+    The entry point names its class, which takes no arguments. Its module should import neither part, but each of them
+    in the method that makes it.
     """
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
-        """Make the half of the JobManager; it is started later. ConfigurationError."""
+        """Make the part of the JobManager; it is started later. ConfigurationError."""
         ...
 
     def create_shuffle_environment(
         self, context: "ShuffleEnvironmentContext"
     ) -> "ShuffleEnvironment":
-        """Make the half of one TaskManager; it is started later. ConfigurationError."""
+        """Make the part of one TaskManager; it is started later. ConfigurationError."""
         ...
 
 
 class CreditBasedShuffleServiceFactory:
-    """The built-in plug-in: TaskManagers keep what they produce and send it to whoever has given credit."""
+    """The built-in plug-in: TaskManagers keep their results, and send them to consumers that have given credit."""
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
         return CreditBasedShuffleMaster()

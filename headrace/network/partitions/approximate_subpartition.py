@@ -100,7 +100,7 @@ class PipelinedApproximateSubpartitionView:
             self._subpartition.resume()
 
     def release(self) -> None:
-        """Let go; only a consumer that has read to the end takes the subpartition with it."""
+        """Leave the subpartition; it is released only where the consumer has read it to the end."""
         if self._has_ended:
             self._subpartition.release()
         else:

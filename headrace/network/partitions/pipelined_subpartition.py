@@ -56,7 +56,7 @@ class PipelinedSubpartitionView:
         return self._subpartition.backlog
 
     def release(self) -> None:
-        """Let go; the subpartition drops what it holds and whatever is added."""
+        """Release the subpartition, which drops the batches that it holds and all that are added."""
         self._subpartition.release()
 
 

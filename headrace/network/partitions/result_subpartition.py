@@ -80,11 +80,11 @@ class ResultSubpartitionView(Protocol):
         ...
 
     def resume(self) -> None:
-        """Go on after an event that blocks upstream. Once per such event, by whoever polls."""
+        """Go on after an event that blocks upstream. Once per such event, by the thread that polls."""
         ...
 
     def acknowledge_all_data(self) -> None:
-        """The consumer has processed all rows before EndOfData. Once, by whoever polls."""
+        """The consumer has processed all rows before EndOfData. Once, by the thread that polls."""
         ...
 
     def notify_in_flight_rows(self, in_flight_rows: int) -> None:
@@ -92,7 +92,7 @@ class ResultSubpartitionView(Protocol):
         ...
 
     def release(self) -> None:
-        """Let go. Idempotent."""
+        """Release the view: its consumer reads no more. Idempotent."""
         ...
 
 

@@ -175,7 +175,7 @@ class SequenceNumberingViewReader:
             listener.drop()
 
     def release(self) -> None:
-        """Let go of the subpartition, or of the wait for it. Idempotent."""
+        """Release the subpartition, or give up the wait for it. Idempotent."""
         self.stop_waiting()
         view, self.view = self.view, None
         if view is not None:

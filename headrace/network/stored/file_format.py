@@ -139,7 +139,7 @@ class ElementIndex:
 
 
 class FileSeal:
-    """Shows that a stored result is what somebody with the cluster's secret wrote, there and under that name.
+    """Proves that a stored result was written with the cluster's secret, in this place and under this name.
 
     A checksum tells damage; whoever may write to a file can make it anew. Stored rows are partly pickled, and pickles
     run code where they are read: so files that outlive the process which wrote them carry a keyed BLAKE2b instead. Each

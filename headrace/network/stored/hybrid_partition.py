@@ -89,7 +89,7 @@ class HybridSubpartition:
             lease.release()
 
     def spill(self, store: Callable[[SealedBatch], tuple[int, int]]) -> None:
-        """Let go of all memory: `store` what is not in the file. By the task's thread. StorageError."""
+        """Release all memory: `store` the elements that are not in the file. By the task's thread. StorageError."""
         for position in sorted(self._held):
             entry = self._held.get(position)
             if entry is None:
@@ -109,7 +109,7 @@ class HybridSubpartition:
     def take(
         self, position: int, limit_bytes: int, file: SpillFile, schemas: SchemaTable
     ) -> tuple[int, Sequence[StoredElement]]:
-        """Return elements from `position` on, and how many. Those in memory are let go. May block. StorageError."""
+        """Return elements from `position` on, and how many. Those in memory are released. May block. StorageError."""
         held = self._take_held(position, limit_bytes)
         if held:
             return len(held), held
@@ -137,7 +137,7 @@ class HybridSubpartition:
         _release(dropped)
 
     def withdraw(self, *, at_once: bool) -> None:
-        """Let go of memory, `at_once` or with the last consumer: no other will come."""
+        """Release memory, `at_once` or with the last consumer: no other will come."""
         with self._lock:
             self._is_withdrawn = True
             dropped = self._drop() if at_once or not self._consumer_count else []

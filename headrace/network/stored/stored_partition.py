@@ -178,4 +178,4 @@ class StoredPartition(ResultPartition):
 
     @abstractmethod
     def _discard(self) -> None:
-        """Let go of the files and of what is in memory. Called once."""
+        """Release the files, and the batches in memory. Called once."""

@@ -120,7 +120,7 @@ class SubpartitionCursor(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files; called once, never during `read`."""
+        """Release the files; called once, never during `read`."""
         ...
 
 

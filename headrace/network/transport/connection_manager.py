@@ -58,7 +58,7 @@ class PeerConnections:
         return len(waiting) == 1
 
     def claimed(self, connection: PeerConnection, name: str) -> None:
-        """Whoever dialled this side says who it is, and has not proved it."""
+        """A peer that dialled this side has told its name, and has not proved it yet."""
         self._incoming[connection] = name
 
     def established(
@@ -153,7 +153,7 @@ class ConnectionManager:
             spawn(self._dial(name, location), loop, f"dial {name}", self._dials)
 
     def claimed(self, connection: SocketConnection, name: str) -> None:
-        """Whoever dialled this side says who it is, and has not proved it."""
+        """A peer that dialled this side has told its name, and has not proved it yet."""
         self._peers.claimed(connection, name)
 
     def established(

@@ -193,7 +193,7 @@ class RecordWriter(ABC):
         self.partition.fail(cause)
 
     def close(self) -> None:
-        """Let go of the partition; consumers see a failure where it was not finished. Idempotent, any thread."""
+        """Release the partition; consumers see a failure where it was not finished. Idempotent, any thread."""
         if self.partition.is_finished:
             self.partition.close()
         else:
@@ -511,7 +511,7 @@ class SortingRecordWriter(RecordWriter):
             self.flush_all()
 
     def emit_latency_marker(self, marker: LatencyMarker, channel: int) -> None:
-        """Not supported: what lies in files until its consumers start says nothing of latency."""
+        """Not supported: a marker that lies in a file until its consumers start would measure no latency."""
         raise AssertionError("latency markers end before blocking results")
 
     def flush_all(self) -> None:

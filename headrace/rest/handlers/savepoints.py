@@ -164,7 +164,7 @@ def progress_of(task: asyncio.Task[Any]) -> OperationStatus:
 
 
 def failure_cause_of(task: asyncio.Task[Any]) -> FailureCause | None:
-    """Return why an operation that is over came to nothing, or None."""
+    """Return why an operation that is over failed, or None."""
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is None:
         return None

@@ -10,7 +10,7 @@ from headrace.graph.pipeline_options import PYTHON_FILES
 
 
 class LateFilesError(ProgramError):
-    """A job brings files that TaskManagers on other machines, which run already, could not import from."""
+    """A job brings files that TaskManagers of other machines cannot import from, as they run already."""
 
     def __init__(self, files: tuple[Path, ...]) -> None:
         names = ", ".join(str(file) for file in files)

@@ -168,13 +168,13 @@ class TrackedCheckpoint:
         )
 
     def completed(self, uri: str, size_bytes: int, monotonic_ms: float) -> None:
-        """Its metadata are stored: `size_bytes` of state, that of operator coordinators included."""
+        """The checkpoint's metadata are stored: `size_bytes` of state, that of operator coordinators included."""
         self._end(
             _S.COMPLETED, monotonic_ms, external_path=shown_uri(uri), state_size_bytes=size_bytes
         )
 
     def failed(self, text: str, now_ms: int, monotonic_ms: float) -> None:
-        """It came to nothing."""
+        """The checkpoint failed, for the reason in `text`."""
         self._end(_S.FAILED, monotonic_ms, failure_timestamp_ms=now_ms, failure_message=text)
 
     def _end(self, status: CheckpointStatus, monotonic_ms: float, **changes: int | str) -> None:

@@ -159,13 +159,13 @@ class TaskManagers:
         )
 
     def lose(self, resource_id: ResourceId, cause: str) -> None:
-        """It is gone, as far as anybody can tell; it is told so, in case it is not."""
+        """Count a TaskManager as lost, and tell it so in case it still runs."""
         text = f"TaskManager {resource_id} was lost: {cause}"
         error = ErrorInfo("TaskManagerLostError", text, "EXTERNAL", recoverable=True)
         self._disconnect(resource_id, error, error)
 
     def leave(self, resource_id: ResourceId, cause: str) -> None:
-        """It ends soon: have it free the job's slots, with what is still in them."""
+        """Have a TaskManager that ends soon free the job's slots, with the tasks that are still in them."""
         text = f"TaskManager {resource_id} is decommissioned: {cause}"
         error = ErrorInfo(
             "TaskManagerDecommissionedError", text, "EXTERNAL", recoverable=True, is_planned=True

@@ -63,7 +63,7 @@ class OperatorEventValve:
         return self._open(subtask, gate)
 
     def ended(self, checkpoint_id: int) -> list[HeldEvent]:
-        """The checkpoint was published or came to nothing."""
+        """The checkpoint was published or aborted."""
         released: list[HeldEvent] = []
         for subtask, gate in list(self._gates.items()):
             gate.closed_for.discard(checkpoint_id)

@@ -128,7 +128,7 @@ class CheckpointedCoordinator(OperatorCoordinator, Protocol):
         ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint came to nothing; as if it had never been triggered."""
+        """The checkpoint was aborted; as if it had never been triggered."""
         ...
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:

@@ -222,7 +222,7 @@ class OperatorCoordinators:
             coordinator.checkpoint_completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint came to nothing, or commits nothing."""
+        """The checkpoint was aborted, or commits nothing."""
         self._release(self._valve.ended(checkpoint_id))
         for _, coordinator in self._checkpointed:
             coordinator.checkpoint_aborted(checkpoint_id)

@@ -220,7 +220,7 @@ class Scheduler:
             self.lose(execution, error)
 
     def restored(self, restores: Mapping[ExecutionVertexId, SubtaskRestore], version: int) -> None:
-        """It is known what the subtasks start from; those that are not among `restores` start afresh."""
+        """The state from which subtasks start was found; those that are not among `restores` start without any."""
         if self.awaits_restore(version):
             self._restores = restores
             self._events.put(lambda state: state.restored())

@@ -36,7 +36,7 @@ class SchedulerState:
         return self
 
     def restored(self) -> "SchedulerState":
-        """It is known what the scope starts from."""
+        """The checkpoint from which the scope starts was found."""
         return self
 
     def slots_changed(self) -> "SchedulerState":
@@ -126,12 +126,12 @@ class RestoringFirst(Restoring):
         return super().enter()
 
     def failed(self, failure: Failure) -> SchedulerState:
-        """Neither what it starts from nor the slots would be there if the job were begun again: final."""
+        """Fail the job for good: neither its checkpoint nor its slots would be there after a restart."""
         self.scheduler.decide_failover(failure.as_final())
         return Failing(self.scheduler)
 
     def slots_cannot_come(self, failure: Failure) -> SchedulerState:
-        """Not worth restoring for."""
+        """Fail without waiting for the checkpoint: there are no slots to restore it into."""
         return self.failed(failure)
 
 

@@ -12,7 +12,7 @@ from headrace.core.resource_profile import ResourceProfile
 
 
 class LocalState:
-    """Of each subtask the TaskManager counts that has state of its newest attempt."""
+    """Knows for each subtask the TaskManager that has the state of its newest attempt."""
 
     def __init__(self) -> None:
         self._newest: dict[ExecutionVertexId, tuple[int, ResourceId]] = {}

@@ -38,7 +38,7 @@ class PartContent(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Let go without finishing, while the stream is still open: the file is going to be deleted."""
+        """Release all resources without finishing, while the stream is still open: the file is going to be deleted."""
         ...
 
 

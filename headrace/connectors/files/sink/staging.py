@@ -222,7 +222,7 @@ class StagingLock:
                 file.write(checkpoint_folder)
 
     def release(self) -> None:
-        """Let go. Idempotent."""
+        """Release the lock, by closing its folder. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
