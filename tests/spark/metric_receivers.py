@@ -4,7 +4,7 @@ import gzip
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -56,7 +56,7 @@ class PushGateway:
 
 
 @contextmanager
-def push_gateway(folder: Path) -> Iterator[PushGateway]:
+def push_gateway(folder: Path) -> Generator[PushGateway]:
     """Run Debian's push gateway on a free port of loopback; tests fail without it, with what to do."""
     program = shutil.which("prometheus-pushgateway")
     if program is None:
@@ -145,7 +145,7 @@ class _OtlpHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def otlp_receiver() -> Iterator[OtlpReceiver]:
+def otlp_receiver() -> Generator[OtlpReceiver]:
     """Receive OTLP on a free port of loopback."""
     with OtlpReceiver() as receiver:
         start_thread("OTLP receiver", receiver.serve_forever)
