@@ -145,7 +145,7 @@ def _add(app: FastAPI, route: RestRoute) -> None:
             summary=(route.handler.__doc__ or "").partition("\n")[0],
             include_in_schema=not prefix and not route.is_message,
             route_class_override=_class_of(route),
-            openapi_extra=_body_without_json(route),
+            openapi_extra={**_unread_parameters(route), **_body_without_json(route)},
         )
 
 
@@ -162,10 +162,16 @@ def _described(route: RestRoute) -> dict[int | str, dict[str, Any]]:
     return {**errors, route.status: {"model": route.answer}}
 
 
-def _body_without_json(route: RestRoute) -> dict[str, Any] | None:
+def _unread_parameters(route: RestRoute) -> dict[str, Any]:
+    """Return the description of what a path holds and its handler does not look at."""
+    said = {"in": "path", "required": True, "schema": {"type": "string"}}
+    return {"parameters": [{"name": name, **said} for name in route.unread]} if route.unread else {}
+
+
+def _body_without_json(route: RestRoute) -> dict[str, Any]:
     """Return the description of a body that its handler reads itself."""
     if route.request not in (bytes, JarUploadForm):
-        return None
+        return {}
     content: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
     if route.request is bytes:
         return {"requestBody": {"required": True, "content": {"application/octet-stream": content}}}

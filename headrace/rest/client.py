@@ -25,7 +25,7 @@ from headrace.core.error_codec import RemoteFailure, decode_error
 from headrace.core.errors import DECODE_ERRORS, ConfigurationError
 from headrace.core.ids import UniqueId
 from headrace.core.randomness import system_random
-from headrace.core.security.tls import is_loopback
+from headrace.core.security.tls import is_loopback, speaks_tls
 from headrace.rest.client_errors import (
     ClusterEndedError,
     OperationFailedError,
@@ -57,6 +57,9 @@ ANSWER_BYTES_MAX: Final = 104_857_600
 """Largest JSON answer that is read; the same bound that servers have for requests."""
 _LOG: Final = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 1 << 16
+_HANDSHAKE_TIMEOUT_S: Final = 5.0
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""Reasons of a handshake with a server that answers in another protocol, by the version of OpenSSL."""
 _CONTENT_RANGE: Final = re.compile(
     r"bytes (?:([0-9]{1,18})-[0-9]{1,18}|\*)/(?:([0-9]{1,18})|\*)", re.IGNORECASE
 )
@@ -330,7 +333,10 @@ class RestClient:
             reason += "'ca_file' in the connection file, or in SSL_CERT_FILE"
             raise RestUnreachableError(self.address, reason, attempt) from error
         except (OSError, UnicodeError) as error:
-            raise RestUnreachableError(self.address, _reason(error), attempt) from error
+            reason = _reason(error)
+            if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+                reason = f"the port does not speak TLS: name it with -m http{self.address[5:]}"
+            raise RestUnreachableError(self.address, reason, attempt) from error
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
 
@@ -348,6 +354,12 @@ class RestClient:
             _LOG.debug("%s %s: status %d", method, target, answer.status)
             return answer
         except (OSError, http.client.HTTPException) as error:
+            # A port that speaks TLS closes what is no handshake, some with a few bytes that are no HTTP.
+            is_closed = isinstance(error, (ConnectionError, http.client.BadStatusLine))
+            port = connection.port
+            if is_closed and not self._tls and speaks_tls(self._host, port, _HANDSHAKE_TIMEOUT_S):
+                reason = f"the port speaks TLS: name it with -m https{self.address[4:]}"
+                raise RestUnreachableError(self.address, reason) from error
             raise RestUnreachableError(
                 self.address, _reason(error), may_have_arrived=True
             ) from error

@@ -40,7 +40,17 @@ class RestRoute:
     @functools.cached_property
     def query(self) -> tuple[str, ...]:
         """Return the names of the parameters behind the `?`, as the handler declares them."""
-        return tuple(_query_names(get_dependant(path=self.path, call=self.handler)))
+        return tuple(field.alias for each in self._declared for field in each.query_params)
+
+    @functools.cached_property
+    def unread(self) -> tuple[str, ...]:
+        """Return the names of the parameters in the path that the handler does not declare."""
+        read = {field.alias for each in self._declared for field in each.path_params}
+        return tuple(name for name in self.parameters if name not in read)
+
+    @functools.cached_property
+    def _declared(self) -> tuple[Dependant, ...]:
+        return tuple(_flat(get_dependant(path=self.path, call=self.handler)))
 
     @functools.cached_property
     def _writer(self) -> TypeAdapter[Any]:
@@ -54,8 +64,7 @@ class RestRoute:
         return self._writer.dump_json(found, by_alias=True)
 
 
-def _query_names(declared: Dependant) -> Iterator[str]:
-    for field in declared.query_params:
-        yield field.alias
+def _flat(declared: Dependant) -> Iterator[Dependant]:
+    yield declared
     for each in declared.dependencies:
-        yield from _query_names(each)
+        yield from _flat(each)

@@ -17,7 +17,7 @@ CEILINGS: Final = {
     "cluster": (166, 15_920),
     "common": (21, 150),
     "connectors": (58, 6_130),
-    "core": (61, 5_830),
+    "core": (61, 5_840),
     "datastream": (40, 400),
     "functions": (29, 3_040),
     "gateways": (14, 1_105),
@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (51, 5_900),
-    "rest": (81, 7_630),
+    "rest": (81, 7_645),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (53, 6_410),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_010)
+WHEEL_CEILING: Final = (957, 95_040)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

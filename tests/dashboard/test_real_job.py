@@ -1,23 +1,33 @@
 """The dashboard before jobs that really run, in a cluster of this process."""
 
 import json
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from headrace import StreamExecutionEnvironment, WatermarkStrategy
-from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.common import Configuration, Time
+from headrace.connectors.datagen.source import DataGeneratorSource, IndexSequence
 from headrace.core.types.type_info import Types
+from headrace.datastream import DataStream, MapFunction, RuntimeContext
+from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.source import Source, SourceReader
 from headrace.functions.watermarks import TimestampAssigner
 from headrace.rest.client import RestClient
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.dashboard.watched_page import WatchedPage
+from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.rest.counting_program import Program, await_running
 
 pytestmark = pytest.mark.browser
@@ -27,9 +37,20 @@ SETTINGS = {
     "rest.port": "0",
     "rest.authentication": "none",
     "web.refresh-interval": "500 ms",
+    # Without checkpoints the page asks for them and is told that there are none.
+    "execution.checkpointing.interval": "1 h",
 }
 # Figures of a job come some seconds after it has started.
 FIGURES_MS = 60_000
+DAY_MS = 86_400_000
+SILENT_STEP = 10**10
+SILENT_SPLIT = f"records_1_of_{SILENT_STEP}"
+TOGETHER = threading.Barrier(2)
+RESTARTS_IN_AN_HOUR = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "1",
+    "restart-strategy.fixed-delay.delay": "1 h",
+}
 PAIR = Types.TUPLE([Types.INT(), Types.LONG()])
 
 
@@ -50,6 +71,38 @@ class SecondField(TimestampAssigner):
 
     def extract_timestamp(self, value: tuple[int, int], record_timestamp: int) -> int:
         return value[1]
+
+
+class Itself(TimestampAssigner):
+    """Takes a number for its time; small ones are of an earlier day."""
+
+    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
+        return value if value >= DAY_MS else value + 1_600_000_000_000
+
+
+class HalfSilentSource(DataGeneratorSource):
+    """One subtask reads two splits, as after a restart with less parallelism; the second has no record for a year."""
+
+    def __init__(self) -> None:
+        first = 1_700_000_000_000
+        super().__init__(lambda index: first + index, type_info=Types.LONG(), rows_per_second=50)
+
+    def create_reader(self, context: SubtaskContext) -> SourceReader:
+        reader = super().create_reader(context)
+        splits = IndexSequence(0, 1), IndexSequence(1, SILENT_STEP)
+        reader.restore_splits([msgspec.msgpack.encode(each) for each in splits])
+        return reader
+
+
+class FailTogether(MapFunction):
+    """Fails once every subtask has come to it."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._index = runtime_context.get_index_of_this_subtask()
+
+    def map(self, value: int) -> int:
+        TOGETHER.wait(60)
+        raise ValueError(f"subtask {self._index} refuses {value}")
 
 
 def numbers(first_time: int, rows_per_second: float | None) -> DataGeneratorSource:
@@ -144,6 +197,62 @@ def test_state_of_a_running_job_is_read_and_a_snapshot_is_edited(
     program.client.cancel().result(30)
 
 
+def by_value(env: StreamExecutionEnvironment, source: Source, name: str) -> DataStream:
+    """Return numbers that are their own event times, in order."""
+    in_order = WatermarkStrategy.for_monotonous_timestamps()
+    return env.from_source(source, in_order.with_timestamp_assigner(Itself()), name, Types.LONG())
+
+
+def one_window(numbers: DataStream) -> None:
+    """Put the numbers into windows that no watermark ends."""
+    keyed = numbers.key_by(lambda number: number % 5, key_type=Types.LONG())
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.days(1)))
+    windows.reduce(lambda first, _: first).name("daily").print()
+
+
+def holder_of(address: str, job_id: object, split: str) -> dict[str, Any]:
+    """Return what REST tells of the subtask that reads a split."""
+    subtasks = RestClient(address, "").get(f"/jobs/{job_id}/watermarks")["subtasks"]
+    (found,) = [one for one in subtasks if split in [each["id"] for each in one["splits"]]]
+    return found
+
+
+def shown_ms(since: Locator) -> float:
+    """Return the moment that the page says something has been so since, to the second."""
+    expect(since).to_have_text(re.compile(r"^Since [-\d]+ [:\d]+, .+ ago\.$"))
+    found = re.search(r"Since (\S+ \S+), ", since.inner_text())
+    assert found is not None
+    return datetime.fromisoformat(f"{found[1]}+00:00").timestamp() * 1000
+
+
+def test_the_source_that_stands_is_named_with_its_last_record_s_time(
+    executor: MiniClusterExecutor, watched: WatchedPage
+) -> None:
+    gate = GATES["stands"] = Gate(1)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    moving = DataGeneratorSource(
+        lambda index: 1_700_000_000_000 + index, type_info=Types.LONG(), rows_per_second=50
+    )
+    standing = by_value(env, GatedSource("stands", None), "standing")
+    one_window(by_value(env, moving, "moving").union(standing))
+    client = env.execute_async("a source that stands")
+    watched.open(executor.rest_address, f"/job/{client.get_job_id()}/no-output")
+    cause = watched.page.locator(".findings > li.cause", has_text="The watermark is held back by")
+    expect(cause).to_contain_text("by subtask 0 of “Source: standing", timeout=FIGURES_MS)
+    expect(cause).to_contain_text("behind the most advanced input. Windows fire with the slowest")
+    # The source tells when its last record came as soon as it has waited for the next one for some seconds.
+    expect(
+        watched.page.locator(".findings > li", has_text="reads nothing any more")
+    ).to_be_visible()
+    subtasks = RestClient(executor.rest_address, "").get(f"/jobs/{client.get_job_id()}/watermarks")
+    (one,) = [each for each in subtasks["subtasks"] if each["records-read"] == gate.limit]
+    last_record_ms = subtasks["now"] - one["idle-time"]
+    assert abs(shown_ms(cause.locator(".since")) - last_record_ms) < 3_000
+    assert watched.problems == []
+    client.cancel().result(30)
+
+
 def test_the_source_that_holds_the_watermark_back_is_named(
     executor: MiniClusterExecutor, watched: WatchedPage
 ) -> None:
@@ -159,4 +268,71 @@ def test_the_source_that_holds_the_watermark_back_is_named(
         "The watermark is held back by subtask 0, split records_0_of_1 of “Source: late",
         timeout=FIGURES_MS,
     )
+    client.cancel().result(30)
+
+
+def test_the_split_that_gives_no_watermark_is_named_and_since_when(
+    executor: MiniClusterExecutor, watched: WatchedPage
+) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    one_window(by_value(env, HalfSilentSource(), "half silent"))
+    client = env.execute_async("a split without records")
+    watched.open(executor.rest_address, f"/job/{client.get_job_id()}/no-output")
+    cause = watched.page.locator(".findings > li.cause", has_text="The watermark is held back by")
+    expect(cause).to_contain_text(
+        f"by subtask 0, split {SILENT_SPLIT} of “Source: half silent", timeout=FIGURES_MS
+    )
+    expect(cause).to_contain_text("It has sent no watermark.")
+    holder = holder_of(executor.rest_address, client.get_job_id(), SILENT_SPLIT)
+    assert {each["id"]: each["watermark"] is None for each in holder["splits"]} == {
+        SILENT_SPLIT: True,
+        "records_0_of_1": False,
+    }
+    assert shown_ms(cause.locator(".since")) == holder["start-time"] // 1000 * 1000
+    cause.get_by_role("link", name="Its subtask 0").click()
+    expect(watched.page.get_by_role("dialog")).to_be_visible()
+    assert watched.problems == []
+    client.cancel().result(30)
+
+
+def test_subtasks_that_fail_together_are_one_entry_of_the_exceptions(
+    executor: MiniClusterExecutor, watched: WatchedPage
+) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2)
+    env.configure(Configuration.from_dict(RESTARTS_IN_AN_HOUR))
+    source = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=10)
+    sequence = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    # Nothing is exchanged, so that the failure of one subtask ends no other.
+    sequence.map(FailTogether(), output_type=Types.LONG()).name("refuse").print()
+    client = env.execute_async("failing together")
+    rest, path = RestClient(executor.rest_address, ""), f"/jobs/{client.get_job_id()}/exceptions"
+
+    def entries() -> list[dict[str, Any]]:
+        return rest.get(path)["exceptionHistory"]["entries"]
+
+    wait_until(lambda: any(each["concurrentExceptions"] for each in entries()), what="a group")
+    (entry,) = entries()
+    (other,) = entry["concurrentExceptions"]
+    tasks = [str(each["taskName"]) for each in (entry, other)]
+    assert sorted(re.findall(r"\(\d/2\) - execution #0", " ".join(tasks))) == [
+        "(1/2) - execution #0",
+        "(2/2) - execution #0",
+    ]
+    said = [each["stacktrace"].partition(" (in operator")[0] for each in (entry, other)]
+    assert sorted(said) == ["ValueError: subtask 0 refuses 0", "ValueError: subtask 1 refuses 1"]
+    assert all(each["endpoint"] and each["taskManagerId"] for each in (entry, other))
+    page = watched.page
+    watched.open(executor.rest_address, f"/job/{client.get_job_id()}/exceptions")
+    failures = page.locator(".exceptions > li")
+    expect(failures).to_have_count(1)
+    expect(failures.locator(".failure-message").first).to_have_text(said[0])
+    page.get_by_text("1 other exception at the same time").click()
+    grouped = failures.locator(".fold .failure")
+    expect(grouped).to_have_count(1)
+    expect(grouped.locator(".failure-message")).to_have_text(said[1])
+    expect(grouped.locator(".user-line")).to_contain_text("test_real_job.py, line")
+    expect(grouped).to_contain_text(other["taskName"])
+    assert watched.problems == []
     client.cancel().result(30)

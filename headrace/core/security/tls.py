@@ -129,6 +129,20 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
+    """Return whether a server shakes hands as TLS does. It is not trusted for it, and nothing is sent to it."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout_s) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return True
+    except (OSError, UnicodeError):
+        return False
+
+
 def needs_tls(settings: Settings, host: str) -> bool:
     """Return whether a cluster that is reached at `host` speaks TLS. ConfigurationError where that was switched off."""
     is_enabled = settings.get_option(SSL_ENABLED)

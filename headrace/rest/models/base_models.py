@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 NOT_A_NUMBER: Final = "NaN"
@@ -47,3 +47,6 @@ Milliseconds = Annotated[
     int, Field(description="epoch milliseconds; -1: not yet, 0: never entered")
 ]
 """A moment."""
+
+TriggerId = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[0-9a-fA-F]{32}$"})]
+"""The caller's own id of an operation; its handler says what is wrong with it."""

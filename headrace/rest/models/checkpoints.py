@@ -9,6 +9,7 @@ from headrace.rest.models.base_models import (
     KebabModel,
     Milliseconds,
     SnakeModel,
+    TriggerId,
     left_out,
 )
 from headrace.rest.models.jobs import FailureCause, OperationStatus
@@ -207,7 +208,7 @@ class CheckpointTriggerRequest(CamelModel):
     """A checkpoint that is asked for. INCREMENTAL is refused."""
 
     checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
-    trigger_id: str | None = None
+    trigger_id: TriggerId | None = None
 
 
 class SavepointTriggerRequest(KebabModel):
@@ -218,7 +219,7 @@ class SavepointTriggerRequest(KebabModel):
     format_type: Literal["CANONICAL", "NATIVE"] = Field(
         default="CANONICAL", validation_alias="formatType"
     )
-    trigger_id: str | None = Field(default=None, validation_alias="triggerId")
+    trigger_id: TriggerId | None = Field(default=None, validation_alias="triggerId")
 
 
 class StopRequest(CamelModel):
@@ -227,14 +228,14 @@ class StopRequest(CamelModel):
     target_directory: str | None = None
     drain: bool = False
     format_type: Literal["CANONICAL", "NATIVE"] = "CANONICAL"
-    trigger_id: str | None = None
+    trigger_id: TriggerId | None = None
 
 
 class SavepointDisposalRequest(KebabModel):
     """A savepoint is to be deleted."""
 
     savepoint_path: str
-    trigger_id: str | None = Field(default=None, validation_alias="triggerId")
+    trigger_id: TriggerId | None = Field(default=None, validation_alias="triggerId")
 
 
 class SavepointOutcome(KebabModel):

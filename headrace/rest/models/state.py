@@ -4,7 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from headrace.rest.models.base_models import KebabModel, Milliseconds, SnakeModel, left_out
+from headrace.rest.models.base_models import (
+    KebabModel,
+    Milliseconds,
+    SnakeModel,
+    TriggerId,
+    left_out,
+)
 from headrace.rest.models.jobs import FailureCause, OperationStatus
 
 EDITS_MAX = 1_000
@@ -179,7 +185,7 @@ class StateEditRequest(KebabModel):
     snapshot: Annotated[int, Field(ge=0, le=2**63 - 1)]
     reason: str = Field(min_length=1, max_length=1_000)
     edits: list[StateEdit] = Field(min_length=1, max_length=EDITS_MAX)
-    trigger_id: str | None = Field(default=None, alias="triggerId")
+    trigger_id: TriggerId | None = Field(default=None, alias="triggerId")
 
 
 class StateChangeInfo(KebabModel):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.unit.rest.hostile_requests import (
     filled,
     logged_errors,
 )
+from tests.unit.rest.openapi_requests import operations_of, requests_of
 from tests.unit.rest.served_cluster import Answer
 
 # It ends what the other requests need.
@@ -56,6 +58,16 @@ class RunningCluster:
             "1",
         ]
         self.values = st.sampled_from(known) | VALUES
+        self.operations = operations_of(self.rest.get("/openapi.json"))
+        self.known = {
+            "jobid": st.just(known[0]),
+            "applicationid": st.just(known[0]),
+            "vertexid": st.sampled_from([one["id"] for one in found]),
+            "taskmanagerid": st.just(manager),
+            "subtaskindex": st.sampled_from(["0", "1"]),
+            "attempt": st.just("0"),
+            "agg": st.sampled_from(["min", "max,skew"]),
+        }
 
     def ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         connection = HTTPConnection(self._authority, timeout=30)
@@ -109,6 +121,24 @@ def test_no_request_fails_inside_or_stops_the_job(
         answer = cluster.ask(route.method, path, body, headers)
     assert errors == []
     cluster.check(route.path, answer)
+
+
+@BOUNDED
+@given(data=st.data())
+def test_what_the_description_of_an_operation_allows_or_forbids_stops_no_job(
+    cluster: RunningCluster, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(sorted(set(cluster.operations) - {"DELETE /cluster"})))
+    operation = cluster.operations[name]
+    ends_a_job = (operation.method, operation.path) in ENDS_A_JOB or name.endswith(ENDING)
+    drawn = data.draw(requests_of(operation, {} if ends_a_job else cluster.known))
+    if name == "POST /jobs/{jobid}/savepoints" and drawn.body is not None:
+        # It may ask for the end of the job as well, or for files in any folder.
+        drawn = replace(drawn, body=b"{}")
+    with logged_errors() as errors:
+        answer = cluster.ask(drawn.method, drawn.target, drawn.body, drawn.headers)
+    assert errors == []
+    cluster.check(operation.path, answer)
 
 
 @BOUNDED

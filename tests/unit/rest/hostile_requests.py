@@ -19,10 +19,12 @@ from tests.unit.rest.served_cluster import Answer, ServedCluster
 
 FAILS_BY_CONTRACT: Final = (
     (r"/jobs/{jobid}/status", 500, "Could not find Flink job|there is no job"),
+    # Clients that take messages get the error itself, and are told to ask again.
+    (r"/jobs/{jobid}/execution-result", 503, "has not ended: it is"),
     (
         r"/taskmanagers/{taskmanagerid}.*",
         500,
-        "there is no TaskManager|Failed to transfer file from",
+        "there is no TaskManager|Failed to transfer file from|there is no log file",
     ),
     (r"/jobs/{jobid}/resource-requirements", 500, "does not support"),
     (r"/jobs/{jobid}/rescaling.*", 503, "Rescaling is temporarily"),
@@ -75,10 +77,10 @@ NAMES = st.sampled_from(
     ]
 ) | st.text(max_size=10)
 # With halves of surrogate pairs, which JSON can say and no text has.
-_TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | _TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=4),
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=8,
 )
 _FIELDS = st.sampled_from(
@@ -89,8 +91,10 @@ _FIELDS = st.sampled_from(
 BODIES = (
     st.binary(max_size=60)
     | st.sampled_from([b"[" * 20_000, b"9" * 5_000, b'{"a":' * 5_000, b"\xff\xfe{}", b"NaN"])
-    | _JSON.map(lambda value: json.dumps(value).encode())
-    | st.dictionaries(_FIELDS, _JSON, max_size=4).map(lambda value: json.dumps(value).encode())
+    | JSON_VALUES.map(lambda value: json.dumps(value).encode())
+    | st.dictionaries(_FIELDS, JSON_VALUES, max_size=4).map(
+        lambda value: json.dumps(value).encode()
+    )
 )
 _HEADER_TEXTS = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF), max_size=60).map(
     lambda text: text.replace("\x7f", "").strip()

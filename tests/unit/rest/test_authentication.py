@@ -1,5 +1,6 @@
 """Authentication: requests that the REST endpoint answers, and those that it refuses before it looks at them."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -200,8 +201,35 @@ def test_beyond_this_host_the_endpoint_speaks_tls_with_the_certificate_of_its_co
     assert tls_cluster.ask("GET", "/jobs", headers={}).status == 401
     with pytest.raises(RestUnreachableError, match="certificate is not to be trusted"):
         RestClient(address, tls_cluster.token).get("/jobs")
-    with pytest.raises(RestUnreachableError, match="no cluster answers at http:"):
-        RestClient(address.replace("https:", "http:"), tls_cluster.token).get("/jobs")
+
+
+@pytest.mark.parametrize("command", [["list"], ["cancel", RUNNING_JOB.hex()]])
+def test_a_command_says_at_first_that_a_port_speaks_tls_and_how_to_name_it(
+    tls_cluster: ServedCluster, tmp_path: Path, command: list[str]
+) -> None:
+    plain = tls_cluster.server.address.replace("https:", "http:")
+    first_line = first_line_of(tmp_path, *command, "-m", plain)
+    assert first_line.startswith(f"error: no cluster answers at {plain}: the port speaks TLS: ")
+    assert f"name it with -m {tls_cluster.server.address};" in first_line
+
+
+def test_a_command_says_at_first_that_a_port_does_not_speak_tls_and_how_to_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as served:
+        plain = served.server.address
+        first_line = first_line_of(tmp_path, "list", "-m", plain.replace("http:", "https:"))
+    assert "the port does not speak TLS: " in first_line
+    assert f"name it with -m {plain};" in first_line
+
+
+def first_line_of(folder: Path, *arguments: str) -> str:
+    """Return what a command says first that fails, where there is no connection file."""
+    environment = {**os.environ, "HEADRACE_HOME": str(folder / "elsewhere")}
+    command = [sys.executable, "-m", "headrace", *arguments]
+    failed = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    return failed.stderr.splitlines()[0]
 
 
 def test_the_cookie_of_an_endpoint_with_tls_travels_over_tls_alone(

@@ -1,14 +1,16 @@
 """Whatever a request holds, REST answers it as its description says, and nothing fails inside."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote_plus
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.rest.app import openapi
 from headrace.rest.messages import MESSAGE
 from headrace.rest.routes import ROUTES
 from tests.unit.graph.graphs import job, line
@@ -24,6 +26,8 @@ from tests.unit.rest.hostile_requests import (
     logged_errors,
     request_bytes,
 )
+from tests.unit.rest.openapi_requests import operations_of, requests_of
+from tests.unit.rest.sample_cluster import COUNTER, FAILED_JOB, RUNNING_JOB, TASK_MANAGER
 from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
 # It ends what the other requests need.
@@ -38,7 +42,7 @@ def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServedCluster]:
     """A server before the sample cluster that takes jobs and programs from outside, and one that does not."""
-    settings = {
+    own = {
         "web.submit.enable": request.param,
         # A program that a request starts is ended before it does anything.
         "web.timeout": "1 ms",
@@ -46,7 +50,7 @@ def cluster(
     }
     with (
         pytest.MonkeyPatch.context() as patch,
-        served_cluster(tmp_path_factory.mktemp("home"), patch, settings) as served,
+        served_cluster(tmp_path_factory.mktemp("home"), patch, own) as served,
     ):
         yield served
 
@@ -90,6 +94,58 @@ def test_no_request_fails_inside(
     documented.check(route.method, route.path, answer)
 
 
+OPERATIONS = operations_of(openapi())
+"""What the description of the routes has; the server gives out the same, which is tested below."""
+OPERATION_COUNT = 105
+EXAMPLES_OF_ONE = 20
+"""Requests of each operation, of each cluster."""
+UNPARSABLE = "could not parse parameters|did not match expected format"
+
+
+def known_to(program: str) -> dict[str, st.SearchStrategy[str]]:
+    """Return what the sample cluster has, by the names of parameters."""
+    jobs = st.sampled_from([RUNNING_JOB.hex(), FAILED_JOB.hex()])
+    return {
+        "jobid": jobs,
+        "applicationid": jobs,
+        "vertexid": st.just(COUNTER.hex()),
+        "taskmanagerid": st.just(str(TASK_MANAGER)),
+        "jarid": st.just(program),
+        "subtaskindex": st.sampled_from(["0", "1"]),
+        "attempt": st.sampled_from(["0", "1"]),
+        "agg": st.sampled_from(["min", "max,skew"]),
+        "subtasks": st.sampled_from(["0", "0-1,3"]),
+    }
+
+
+def test_the_server_gives_out_every_route_and_each_is_drawn(cluster: ServedCluster) -> None:
+    served = operations_of(cluster.get("/openapi.json").json)
+    assert served == OPERATIONS
+    assert set(served) == {f"{one.method} {one.path}" for one in ROUTES if not one.is_message}
+    assert len(served) == OPERATION_COUNT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATIONS)
+@settings(max_examples=EXAMPLES_OF_ONE)
+@given(data=st.data())
+def test_what_the_description_of_an_operation_allows_or_forbids_fails_nothing(
+    cluster: ServedCluster,
+    documented: DocumentedAnswers,
+    program: str,
+    name: str,
+    data: st.DataObject,
+) -> None:
+    drawn = data.draw(requests_of(OPERATIONS[name], known_to(program)))
+    headers = {"Authorization": f"Bearer {cluster.token}", **drawn.headers}
+    with logged_errors() as errors:
+        answer = cluster.ask(drawn.method, drawn.target, drawn.body, headers=headers)
+    assert errors == []
+    documented.check(drawn.method, OPERATIONS[name].path, answer)
+    if drawn.is_allowed and answer.status == 400:
+        assert not re.search(UNPARSABLE, answer.errors), answer.errors
+
+
 @given(data=st.data())
 def test_no_header_fails_inside(
     cluster: ServedCluster, documented: DocumentedAnswers, data: st.DataObject
@@ -114,9 +170,22 @@ def test_no_header_fails_inside(
 
 
 @pytest.mark.parametrize(
-    "target", ["*", "x", "[x", "http://[x/jobs", "//[/jobs", "/%2F%2E%2E", "/jobs%00", "/jobs%0A"]
+    ("target", "status"),
+    [
+        ("*", 400),
+        ("x", 400),
+        ("[x", 400),
+        ("http://[x/jobs", 400),
+        ("//[/jobs", 404),
+        ("/%2F%2E%2E", 404),
+        ("/jobs%00", 404),
+        # A line feed at the end of a path is not looked at.
+        ("/jobs%0A", 200),
+    ],
 )
-def test_a_target_that_is_no_path_is_refused(cluster: ServedCluster, target: str) -> None:
+def test_a_target_that_is_no_path_of_a_route_is_refused(
+    cluster: ServedCluster, target: str, status: int
+) -> None:
     headers = [
         ("Host", cluster.authority),
         ("Authorization", f"Bearer {cluster.token}"),
@@ -126,7 +195,7 @@ def test_a_target_that_is_no_path_is_refused(cluster: ServedCluster, target: str
         answer = exchange(cluster, request_bytes("GET", target, headers))
     assert errors == []
     assert answer is not None
-    assert answer.status in (400, 404) or target == "/jobs%0A", answer.body
+    assert answer.status == status, answer.body
 
 
 def test_cookies_full_of_quotes_do_not_hold_up_a_stranger_s_refusal(cluster: ServedCluster) -> None:
@@ -197,8 +266,14 @@ def test_a_body_past_the_bound_is_refused(
     with logged_errors() as errors:
         answer = exchange(cluster, sent)
     assert errors == []
-    # A connection that is closed with bytes unread may lose the answer, as TCP does; some routes refuse unread.
-    assert answer is None or answer.status in ((413, 403, 400) if is_chunked else (413,))
+    # A program is refused unread where the cluster takes none.
+    is_unread = is_chunked and path == "/jars/upload" and not takes_jobs(cluster)
+    # A connection that is closed with bytes unread may lose the answer, as TCP does.
+    assert answer is None or answer.status == (403 if is_unread else 413), answer.body
+
+
+def takes_jobs(cluster: ServedCluster) -> bool:
+    return cluster.get("/config").json["features"]["web-submit"]
 
 
 @given(data=st.data())
@@ -218,9 +293,8 @@ def test_a_damaged_job_graph_is_taken_or_refused(
     with logged_errors() as errors:
         answer = cluster.ask("POST", "/jobs", bytes(graph), headers=headers)
     assert errors == []
-    is_open = cluster.get("/config").json["features"]["web-submit"]
     # 409: the job is one that the cluster has.
-    assert answer.status in ((200, 400, 409) if is_open else (403, 400))
+    assert answer.status in ((200, 400, 409) if takes_jobs(cluster) else (403, 400))
 
 
 def test_the_page_of_all_routes_has_the_statuses_that_answers_are_held_to(
