@@ -46,9 +46,11 @@ def run_here(
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
     on_ended: Callable[[int], int] = lambda code: code,
+    module: str | None = None,
 ) -> int:
     """Run the program in this process and thread, close the executor, and return the exit code.
 
+    `module`: run this module instead, of the folder `program`.
     `before_close` is called when the program has ended, while the cluster still answers; after a Ctrl-C perhaps twice.
     `on_ended` is called with the exit code before that, and may return another one; not where SIGTERM has come.
 
@@ -61,7 +63,7 @@ def run_here(
     take_back = end_in_order_when_terminated()
     find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
-        return on_ended(_exit_code_of(program, arguments, settings, find_left, on_error))
+        return on_ended(_exit_code_of(program, arguments, module, settings, find_left, on_error))
     except Terminated:
         return EXIT_TERMINATED
     finally:
@@ -75,6 +77,7 @@ def run_here(
 def _exit_code_of(
     program: Path,
     arguments: tuple[str, ...],
+    module: str | None,
     settings: dict[str, str],
     find_left: Callable[[], Sequence[HeadraceError]],
     on_error: Callable[[BaseException], int],
@@ -82,7 +85,7 @@ def _exit_code_of(
     """Run the program to its end, and return its exit code. Terminated, where SIGTERM comes."""
     try:
         with _program_sessions(settings):
-            run_as_main(program, arguments)
+            run_as_main(program, arguments, module)
         _refuse_unexecuted()
         return _with_left_jobs(0, find_left, on_error)
     except Terminated:

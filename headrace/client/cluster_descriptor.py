@@ -59,8 +59,12 @@ class ClusterDescriptor(Protocol):
         *,
         is_standby: bool = False,
         is_supervised: bool = False,
+        module: str | None = None,
     ) -> DeployedCluster:
-        """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by."""
+        """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by.
+
+        `module`: run this module instead, of the folder `program` or of `python.files`.
+        """
         ...
 
     def deploy_job_cluster(
@@ -128,6 +132,7 @@ class StandaloneClusterDescriptor:
         *,
         is_standby: bool = False,
         is_supervised: bool = False,
+        module: str | None = None,
     ) -> DeployedCluster:
         raise self._cannot_start()
 
