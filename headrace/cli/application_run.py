@@ -35,13 +35,16 @@ def run_application(
     before_close: Callable[[], None] | None = None,
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
+    module: str | None = None,
 ) -> int:
     """Run the program once this driver leads, and return its exit code, also where another driver has run it.
 
+    `module`: run this module instead, of the folder `program`.
     EXIT_LEFT where the application goes on under the next driver. `on_standby` hears of the leader meanwhile.
     """
     take_back = end_in_order_when_terminated()
-    file = StandbyFile(f"{program.stem}-standby")
+    name = module or program.stem
+    file = StandbyFile(f"{name}-standby")
 
     def stands_by(leader: LeaderRecord | None) -> None:
         file.show(leader)
@@ -61,7 +64,8 @@ def run_application(
 
     application: Application | None = None
     try:
-        application = executor.start_application(program.stem, stands_by)
+        application = executor.start_application(name, stands_by)
+        file.remove()
         on_leading()
         end = application.run.end
         if end is not None:
@@ -76,6 +80,7 @@ def run_application(
             on_error=failed,
             awaits_jobs=awaits_jobs,
             on_ended=application.main_ended,
+            module=module,
         )
         return code if application.loss is None else EXIT_LEFT
     except Terminated:

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import click
@@ -20,14 +18,15 @@ from headrace.cli.options import (
 )
 from headrace.cli.program_plan import plan_of_program
 from headrace.cli.program_run import provide_python_files
-from headrace.cli.run_settings import ProgramPath, run_settings, target_settings
-from headrace.core.errors import ProgramError
-from headrace.graph.pipeline_options import (
-    PYTHON_ARCHIVES,
-    PYTHON_EXECUTABLE,
-    PYTHON_FILES,
-    PYTHON_REQUIREMENTS,
+from headrace.cli.run_settings import (
+    ProgramCommand,
+    program_in,
+    python_options,
+    python_settings,
+    run_settings,
+    target_settings,
 )
+from headrace.core.errors import ProgramError
 
 _TITLE: Final = "----------------------- Execution Plan -----------------------"
 _RULE: Final = "--------------------------------------------------------------"
@@ -45,66 +44,14 @@ Try it:
 """
 
 
-_PYTHON_OPTIONS: Final = (
-    (PYTHON_FILES, ("-pyfs", "--pyFiles", "--python-files"), "Modules for the workers."),
-    (PYTHON_ARCHIVES, ("-pyarch", "--pyArchives"), "Archives for the workers."),
-    (PYTHON_REQUIREMENTS, ("-pyreq", "--pyRequirements"), "Packages for the workers."),
-    (PYTHON_EXECUTABLE, ("-pyexec", "--pyExecutable"), "Interpreter of the workers."),
-)
-
-
-def _python_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command Flink's options that stand for a setting each; arguments are called as its key, with `_`."""
-    for setting, names, text in reversed(_PYTHON_OPTIONS):
-        name = setting.key.replace(".", "_")
-        command = click.option(*names, name, metavar="PATHS", help=text)(command)
-    return command
-
-
-class _InfoCommand(click.Command):
-    """A command whose options end at the first word that is none, once an option has named the program, as Flink's."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = {
-            name: each
-            for each in self.params
-            if isinstance(each, click.Option)
-            for name in each.opts
-        }
-        at, names_program = 0, False
-        while at < len(args) and (option := options.get(args[at])) is not None:
-            names_program = names_program or option.name in ("python", "module")
-            at += 1 if option.is_flag else 2
-        if names_program and args[at : at + 1] != ["--"]:
-            args = [*args[:at], "--", *args[at:]]
-        return super().parse_args(ctx, args)
-
-
-def _program_in(
-    words: tuple[str, ...], python: str | None, module: str | None
-) -> tuple[Path, tuple[str, ...]]:
-    """Return the program, or the folder whose module is named, and the arguments. UsageError."""
-    context = click.get_current_context()
-    if python is not None and module is not None:
-        raise click.UsageError("-py and -pym both name the program: give one of them", context)
-    if module is not None:
-        return Path(), words
-    if python is None and not words:
-        raise click.UsageError("Missing argument 'PROGRAM'.", context)
-    named, arguments = (words[0], words[1:]) if python is None else (python, words)
-    return ProgramPath().convert(named, None, context), arguments
-
-
 # What follows the name of the program is the program's.
-@click.command(cls=_InfoCommand, help=_HELP, context_settings={"allow_interspersed_args": False})
+@click.command(cls=ProgramCommand, help=_HELP, context_settings={"allow_interspersed_args": False})
 @click.option(
     "-c", "--class", "entry_class", metavar="MODULE", help="Module to run inside an archive."
 )
 @click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 @click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting, as of run.")
-@click.option("-py", "--python", "python", metavar="PATH", help="The program, as Flink names it.")
-@click.option("-pym", "--pyModule", "module", metavar="MODULE", help="Module to run as program.")
-@_python_options
+@python_options
 @click.option(
     "-t", "--target", metavar="NAME", help="Where the program would run, as of run; none is asked."
 )
@@ -135,12 +82,11 @@ def info(
 ) -> int:
     """Print a plan; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
-    program, arguments = _program_in(words, python, module)
-    settings = run_settings(None, parallelism, dict(definitions), None)
+    program, arguments = program_in(words, python, module)
+    settings = run_settings(None, parallelism, dict(definitions))
     settings |= namespace_settings(namespace, settings)
     settings |= target_settings(target, None, address, is_detached=False, finds_session=False)
-    given = {name.replace("_", "."): value for name, value in of_python.items()}
-    settings |= {key: value for key, value in given.items() if value is not None}
+    settings |= python_settings(of_python)
     refuse_unusable(settings)
     provide_python_files(settings)
     try:

@@ -49,9 +49,11 @@ def run_here(
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
     on_ended: Callable[[int], int] = lambda code: code,
+    module: str | None = None,
 ) -> int:
     """Run the program in this process and thread, close the executor, and return the exit code.
 
+    `module`: run this module instead, of the folder `program`.
     `before_close` is called when the program has ended, while the cluster still answers; after a Ctrl-C perhaps twice.
     `on_ended` is called with the exit code before that, likewise, and may return another one; not after SIGTERM.
 
@@ -65,7 +67,7 @@ def run_here(
     find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
         try:
-            code = _exit_code_of(program, arguments, settings, find_left, on_error)
+            code = _exit_code_of(program, arguments, module, settings, find_left, on_error)
         except KeyboardInterrupt:  # while it looked at the end
             code = EXIT_INTERRUPTED
         return _to_its_end(lambda: on_ended(code))
@@ -82,6 +84,7 @@ def run_here(
 def _exit_code_of(
     program: Path,
     arguments: tuple[str, ...],
+    module: str | None,
     settings: dict[str, str],
     find_left: Callable[[], Sequence[HeadraceError]],
     on_error: Callable[[BaseException], int],
@@ -89,7 +92,7 @@ def _exit_code_of(
     """Run the program to its end, and return its exit code. Terminated, where SIGTERM comes."""
     try:
         with _program_sessions(settings):
-            run_as_main(program, arguments)
+            run_as_main(program, arguments, module)
         _refuse_unexecuted()
         return _with_left_jobs(0, find_left, on_error)
     except Terminated:

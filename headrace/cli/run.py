@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,16 @@ from headrace.cli.options import (
 )
 from headrace.cli.program_run import provide_python_files, run_here
 from headrace.cli.progress import ProgressDisplay
-from headrace.cli.run_settings import ProgramPath, recovery_settings, run_settings, target_settings
+from headrace.cli.run_settings import (
+    ProgramCommand,
+    program_in,
+    python_options,
+    python_settings,
+    recovery_settings,
+    run_settings,
+    target_settings,
+)
+from headrace.client.client_heartbeat import SHUTDOWN_ON_ATTACHED_EXIT
 from headrace.cluster.high_availability.options import (
     HIGH_AVAILABILITY_TYPE,
     is_highly_available,
@@ -51,6 +60,7 @@ Examples:
   headrace run -p 2 --progress departures.py --year 2013
   headrace run --master 'local-cluster[2,2,2048]' departures.py
   headrace run -s savepoints/savepoint-1a2b3c-4d5e6f708192 departures.py
+  headrace run -py departures.py -pyfs rules.py          as with `flink run`; -pym MODULE runs a module
   headrace run -d departures.py                          goes on when you log out
   headrace run --target session departures.py            on the session that 'headrace cluster start' started
   headrace run --target remote -m host:8081 -d departures.py
@@ -61,8 +71,50 @@ Examples:
 """
 
 
+_REFUSED: Final = (
+    (
+        ("-c", "--class"),
+        "there are no Java classes here: name the module to run with -pym, and the archive that has it with -pyfs",
+    ),
+    (
+        ("-C", "--classpath"),
+        "there are no Java classes here: bring Python modules with -pyfs, and jars for Spark with -D spark.jars=...",
+    ),
+    (
+        ("-pyclientexec", "--pyClientExecutable"),
+        "the program runs in the interpreter of this command: run that interpreter with '-m headrace run', and name "
+        "that of the workers with -pyexec",
+    ),
+    (
+        ("-pypath", "--pyPythonPath"),
+        "bring the modules with -pyfs: they come to the workers' import path on every host",
+    ),
+)
+"""Options of `flink run` that have no meaning here, and what to do."""
+
+
+def _refused_options(command: Callable[..., int]) -> Callable[..., int]:
+    for names, remedy in _REFUSED:
+
+        def refuse(
+            context: click.Context, option: click.Parameter, value: str | None, text: str = remedy
+        ) -> None:
+            if value is not None:
+                raise click.UsageError(f"{'/'.join(option.opts)}: {text}", context)
+
+        command = click.option(*names, hidden=True, expose_value=False, callback=refuse)(command)
+    return command
+
+
+class _ClaimMode(click.Choice[str]):
+    """Our names of claim modes, and Flink's, which have another stroke."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(value.replace("_", "-"), param, ctx)
+
+
 # What follows the program is the program's, so options end there.
-@click.command(help=_HELP, context_settings={"allow_interspersed_args": False})
+@click.command(cls=ProgramCommand, help=_HELP, context_settings={"allow_interspersed_args": False})
 @click.option(
     "--master",
     metavar="URL",
@@ -103,26 +155,27 @@ Examples:
     help="A setting. Keys that begin with spark. go to Spark, those with pipeline.global-job-parameters. to the "
     "program; any other must be listed by 'headrace options'.",
 )
-@click.option(
-    "--python-files",
-    metavar="PATHS",
-    help="Modules, packages or archives for the workers, comma-separated.",
-)
+@python_options
+@_refused_options
 @click.option(
     "-s",
     "--from-savepoint",
+    "--fromSavepoint",
     metavar="PATH",
     help="Start from this savepoint or checkpoint.",
 )
 @click.option(
     "-n",
     "--allow-non-restored-state",
+    "--allowNonRestoredState",
     is_flag=True,
     help="Ignore state of the snapshot that no operator of the program claims.",
 )
 @click.option(
+    "-cm",
     "--claim-mode",
-    type=click.Choice(["no-claim", "claim"], case_sensitive=False),
+    "--claimMode",
+    type=_ClaimMode(["no-claim", "claim"], case_sensitive=False),
     help="Whether the snapshot belongs to the job from then on, which may delete it.",
 )
 @click.option(
@@ -137,6 +190,13 @@ Examples:
     is_flag=True,
     help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster "
     "of its own, or the jobs to the session or remote cluster.",
+)
+@click.option(
+    "-sae",
+    "--shutdownOnAttachedExit",
+    "ends_with_client",
+    is_flag=True,
+    help="Cancel jobs on a session or remote cluster when this command ends, however that comes.",
 )
 @click.option(
     "--standby",
@@ -155,8 +215,7 @@ Examples:
 @namespace_option
 @click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @json_option
-@click.argument("program", type=ProgramPath())
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def run(
     master: str | None,
     target: str | None,
@@ -164,31 +223,37 @@ def run(
     address: str | None,
     parallelism: int | None,
     definitions: tuple[tuple[str, str], ...],
-    python_files: str | None,
+    python: str | None,
+    module: str | None,
     from_savepoint: str | None,
     allow_non_restored_state: bool,
     claim_mode: str | None,
     progress: bool | None,
     is_detached: bool,
+    ends_with_client: bool,
     is_standby: bool,
     is_supervised: bool,
     namespace: str | None,
     verbose: bool,
     is_json: bool,
-    program: Path,
-    arguments: tuple[str, ...],
+    words: tuple[str, ...],
+    **of_python: str | None,
 ) -> int:
     """Run a program; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
+    program, arguments = program_in(words, python, module)
     given = dict(definitions)
     settings = {
         **target_settings(
             target or given.get(TARGET.key), cluster_name, address, is_detached=is_detached
         ),
-        **run_settings(master, parallelism, given, python_files),
+        **run_settings(master, parallelism, given),
+        **python_settings(of_python),
         **namespace_settings(namespace, given),
         **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
     }
+    if ends_with_client:
+        settings[SHUTDOWN_ON_ATTACHED_EXIT.key] = "true"
     refuse_unusable(settings)
     if is_standby or is_supervised:
         _refuse_unrecoverable(settings, is_supervised=is_supervised, is_detached=is_detached)
@@ -206,14 +271,15 @@ def run(
             is_supervised=is_supervised,
             is_verbose=verbose,
             is_json=is_json,
+            module=module,
         )
     if is_json:
         answer = RunAnswer()
         with _only_answer_on_standard_output():
-            code = _run_shown(program, arguments, settings, progress, is_detached, answer)
+            code = _run_shown(program, arguments, settings, progress, is_detached, module, answer)
         print_json(answer.document(code))
         return code
-    return _run_shown(program, arguments, settings, progress, is_detached)
+    return _run_shown(program, arguments, settings, progress, is_detached, module)
 
 
 def _refuse_unrecoverable(
@@ -288,6 +354,7 @@ def _run_shown(
     settings: dict[str, str],
     progress: bool | None,
     is_detached: bool,
+    module: str | None,
     answer: RunAnswer | None = None,
 ) -> int:
     """Run the program here with what shows its jobs: the id, the display, the answer of `--json`."""
@@ -326,6 +393,7 @@ def _run_shown(
             on_submitted=submitted,
             before_close=end_shows,
             on_error=on_error,
+            module=module,
         )
     try:
         executor = create_executor(Settings(settings))
@@ -339,4 +407,5 @@ def _run_shown(
         on_submitted=submitted,
         before_close=end_shows,
         on_error=on_error,
+        module=module,
     )

@@ -2,6 +2,7 @@
 
 import difflib
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,13 @@ from headrace.checkpoint.options import (
 )
 from headrace.checkpoint.storage.file_systems import absolute_uri
 from headrace.core.config import Settings
-from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
+from headrace.graph.pipeline_options import (
+    PARALLELISM,
+    PYTHON_ARCHIVES,
+    PYTHON_EXECUTABLE,
+    PYTHON_FILES,
+    PYTHON_REQUIREMENTS,
+)
 from headrace.rest.connections import find_session
 from headrace.rest.options import REST_ADDRESS
 
@@ -79,6 +86,91 @@ def _suggestion(path: Path) -> str:
     return f"; did you mean '{folder / near[0]}'?" if near else f" in {folder.resolve()}"
 
 
+class ProgramCommand(click.Command):
+    """A command whose options end at the first word that is none, once an option has named the program, as Flink's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = {
+            name: each
+            for each in self.params
+            if isinstance(each, click.Option)
+            for name in (*each.opts, *each.secondary_opts)
+        }
+        at, names_program = 0, False
+        while at < len(args) and (option := _option_in(args[at], options)) is not None:
+            names_program = names_program or option.name in ("python", "module")
+            at += 2 if args[at] in options and not option.is_flag else 1
+        if names_program and args[at : at + 1] != ["--"]:
+            args = [*args[:at], "--", *args[at:]]
+        return super().parse_args(ctx, args)
+
+
+def _option_in(word: str, options: Mapping[str, click.Option]) -> click.Option | None:
+    """Return the option that a word is, also where its value is in the word: `--name=value`, `-Dkey=value`."""
+    name = word.partition("=")[0]
+    letter = word[:2] if not word.startswith("--") else ""
+    return options.get(word) or options.get(name) or options.get(letter)
+
+
+def program_in(
+    words: tuple[str, ...], python: str | None, module: str | None
+) -> tuple[Path, tuple[str, ...]]:
+    """Return the program, or the folder whose module is named, and the arguments. UsageError.
+
+    `words`: what stands behind the options, the program first unless `python` or `module` names it.
+    """
+    context = click.get_current_context()
+    if python is not None and module is not None:
+        raise click.UsageError("-py and -pym both name the program: give one of them", context)
+    if module is not None:
+        return Path(), words
+    if python is None and not words:
+        raise click.UsageError("Missing argument 'PROGRAM'.", context)
+    named, arguments = (words[0], words[1:]) if python is None else (python, words)
+    return ProgramPath().convert(named, None, context), arguments
+
+
+_PYTHON_OPTIONS: Final = (
+    (
+        PYTHON_FILES,
+        ("-pyfs", "--pyFiles", "--python-files"),
+        "Modules or packages for the workers.",
+    ),
+    (
+        PYTHON_ARCHIVES,
+        ("-pyarch", "--pyArchives"),
+        "Archives for the workers, comma-separated.",
+    ),
+    (
+        PYTHON_REQUIREMENTS,
+        ("-pyreq", "--pyRequirements"),
+        "Packages for the workers.",
+    ),
+    (PYTHON_EXECUTABLE, ("-pyexec", "--pyExecutable"), "Interpreter of the workers."),
+)
+
+
+def python_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command Flink's options that name a program, and those that stand for a setting each.
+
+    Arguments are `python`, `module` and, for settings, the keys with `_`, for `python_settings`.
+    """
+    for setting, names, text in reversed(_PYTHON_OPTIONS):
+        name = setting.key.replace(".", "_")
+        command = click.option(*names, name, metavar="PATHS", help=text)(command)
+    command = click.option(
+        "-pym", "--pyModule", "module", metavar="MODULE", help="Module to run as program."
+    )(command)
+    return click.option(
+        "-py", "--python", "python", metavar="PATH", help="The program, as Flink names it."
+    )(command)
+
+
+def python_settings(given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the settings that the options of `python_options` stand for."""
+    return {name.replace("_", "."): value for name, value in given.items() if value is not None}
+
+
 REMOTE: Final = "remote"
 """Name of the executor of clusters that run already."""
 SESSION: Final = "session"
@@ -126,7 +218,6 @@ def run_settings(
     master: str | None,
     parallelism: int | None,
     definitions: dict[str, str],
-    python_files: str | None,
 ) -> dict[str, str]:
     """Return the settings that the options stand for; an option wins over a `-D` of the same meaning."""
     settings = dict(definitions)
@@ -134,8 +225,6 @@ def run_settings(
         settings["headrace.spark.master"] = master
     if parallelism is not None:
         settings[PARALLELISM.key] = str(parallelism)
-    if python_files is not None:
-        settings[PYTHON_FILES.key] = python_files
     return settings
 
 

@@ -65,8 +65,12 @@ class ClusterDescriptor:
         *,
         is_standby: bool = False,
         is_supervised: bool = False,
+        module: str | None = None,
     ) -> DeployedCluster:
-        """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by."""
+        """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by.
+
+        `module`: run this module instead, of the folder `program` or of `python.files`.
+        """
         raise _cannot_start()
 
     def deploy_job_cluster(

@@ -152,6 +152,7 @@ def _run_program(
             on_submitted=submitted,
             on_error=failed,
             awaits_jobs=True,
+            module=program.module,
         )
     else:
         code = run_here(
@@ -162,6 +163,7 @@ def _run_program(
             on_submitted=submitted,
             on_error=failed,
             awaits_jobs=True,
+            module=program.module,
         )
     reporter.tell(Report(place, exit_code=code))
     return code

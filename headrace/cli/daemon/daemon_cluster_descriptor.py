@@ -67,10 +67,15 @@ class DaemonClusterDescriptor(ClusterDescriptor):
         *,
         is_standby: bool = False,
         is_supervised: bool = False,
+        module: str | None = None,
     ) -> DeployedCluster:
         """Start it; EndedWithoutJobError where there is nothing to return."""
         duty = RunProgram(
-            str(program), arguments, is_standby=is_standby, is_supervised=is_supervised
+            str(program),
+            arguments,
+            is_standby=is_standby,
+            is_supervised=is_supervised,
+            module=module,
         )
         daemon = self._start(duty)
         report = daemon.report()

@@ -25,6 +25,7 @@ def run_detached(
     is_supervised: bool,
     is_verbose: bool,
     is_json: bool = False,
+    module: str | None = None,
 ) -> int:
     """Start it, and return 0 once its first job runs, or it stands by; else the exit code with which it has ended.
 
@@ -33,7 +34,11 @@ def run_detached(
     descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=is_verbose)
     try:
         cluster = descriptor.deploy_application_cluster(
-            program, arguments, is_standby=is_standby, is_supervised=is_supervised
+            program,
+            arguments,
+            is_standby=is_standby,
+            is_supervised=is_supervised,
+            module=module,
         )
     except DaemonFailedError as error:
         code = print_error(error.lines)
@@ -59,7 +64,7 @@ def run_detached(
             }
         print_json({"exit-code": 0, "jobs": jobs, "errors": [], **facts})
     else:
-        _say(cluster, program.stem)
+        _say(cluster, module or program.stem)
     return 0
 
 

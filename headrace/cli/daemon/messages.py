@@ -24,11 +24,13 @@ class RunProgram(msgspec.Struct, frozen=True, tag=True):
     is_standby: bool = False
     is_supervised: bool = False
     """Whether the daemon watches over the driver, which is a daemon of its own, and starts it again."""
+    module: str | None = None
+    """The module to run, of the folder `program`; None: `program` is a file."""
 
     @property
     def name(self) -> str:
         """The name of its cluster."""
-        return Path(self.program).stem
+        return self.module or Path(self.program).stem
 
 
 class RunSession(msgspec.Struct, frozen=True, tag=True):

@@ -89,13 +89,12 @@ def program(directory: Path, text: str) -> str:
 
 def test_options_become_settings_and_win_over_definitions() -> None:
     settings = run_settings(
-        "local[3]", 4, {"parallelism.default": "1", "spark.executor.memory": "2g"}, "lib,rules.py"
+        "local[3]", 4, {"parallelism.default": "1", "spark.executor.memory": "2g"}
     )
     assert settings == {
         "headrace.spark.master": "local[3]",
         "parallelism.default": "4",
         "spark.executor.memory": "2g",
-        "python.files": "lib,rules.py",
     }
 
 
