@@ -33,6 +33,8 @@ from tests.architecture.floor_plan import ROOT
 from tests.integration.programs.committed_lines import committed_lines
 
 PROGRAM: Final = "tests.integration.high_availability.driver_program"
+FREEZES_BEFORE_IT_SERVES: Final = "HEADRACE_TEST_FREEZES_BEFORE_IT_SERVES"
+"""Environment variable with which a session freezes once it has been granted the leadership."""
 COUNT: Final = 4_000
 RATE: Final = 1_000.0
 

@@ -23,11 +23,9 @@ from headrace.core.randomness import system_random
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.web_monitor import WebMonitor
 from headrace.spark.session_cluster import SessionCluster
+from tests.integration.high_availability.drivers import FREEZES_BEFORE_IT_SERVES
 from tests.integration.programs.process_cluster import ProcessDriver
 from tests.unit.network.exchange import SECRET
-
-FREEZES_BEFORE_IT_SERVES: Final = "HEADRACE_TEST_FREEZES_BEFORE_IT_SERVES"
-"""Environment variable with which the process freezes once it has been granted the leadership."""
 
 
 class ProcessSession(SessionCluster):

@@ -16,8 +16,7 @@ import pytest
 
 from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT
-from tests.integration.high_availability.drivers import settings_of
-from tests.integration.high_availability.session_program import FREEZES_BEFORE_IT_SERVES
+from tests.integration.high_availability.drivers import FREEZES_BEFORE_IT_SERVES, settings_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
