@@ -26,6 +26,7 @@ def test_a_thread_that_waits_keeps_nothing_of_its_last_job() -> None:
         pool.submit(job)
         del job
         wait_until(lambda: kept() is None, 10, "the job is forgotten")
+        assert kept() is None
     finally:
         pool.close()
 
