@@ -252,11 +252,15 @@ class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CollectedResults(msgspec.Struct, frozen=True):
-    """Records of a collect sink from piece `offset` on. `is_finished`: nothing follows `pieces`."""
+    """Records of a collect sink from piece `offset` on. `is_finished`: nothing follows `pieces`.
+
+    `job_master_id` says whose offsets these are: the next JobMaster of the job counts its pieces anew.
+    """
 
     offset: int
     pieces: tuple[CollectedPiece, ...]
     is_finished: bool
+    job_master_id: str = ""
 
 
 class JobGateway(Protocol):

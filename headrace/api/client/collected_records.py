@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_interrupted_job
 from headrace.core.clock import SystemClock, doubling_pauses
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.gateways.job_master import CollectedResults
@@ -22,10 +22,23 @@ _CLOCK: Final = SystemClock()
 _PAUSES_S: Final = 0.002, 0.1
 
 
+class CollectedRecordsLostError(HeadraceError):
+    """Another JobMaster leads the job, and has none of the records that the one before it had not given out."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"what job {job_id} had collected and its client had not fetched is lost, as the job goes on under another "
+            "leader, which has none of it: cancel the job and collect again, or write the records to a sink"
+        )
+
+
 class CloseableIterator:
     """Iterator over the records of a running job, in the order in which they reached the collect sink.
 
-    Use it in `with`, or close it, to end a job that has not ended by itself. A job that fails raises from `next`.
+    Use it in `with`, or close it, to end a job that has not ended by itself. A job that fails raises from `next`, and
+    CollectedRecordsLostError comes where a cluster with high availability has another leader meanwhile.
     """
 
     def __init__(self, client: JobClient, operator_id: OperatorId, batch_type: BatchType) -> None:
@@ -33,6 +46,7 @@ class CloseableIterator:
         self._operator_id = operator_id
         self._batch_type = batch_type
         self._offset = 0
+        self._job_master_id: str | None = None
         self._rows: deque[Any] = deque()
         # Batches that came and of which no record was given yet.
         self._batches: deque[RecordBatch] = deque()
@@ -159,6 +173,9 @@ class CloseableIterator:
         self._client.get_job_execution_result().result()
 
     def _take_over(self, results: CollectedResults) -> None:
+        if self._job_master_id not in (None, results.job_master_id):
+            raise CollectedRecordsLostError(str(self._client.get_job_id()))
+        self._job_master_id = results.job_master_id
         for piece in results.pieces[max(0, self._offset - results.offset) :]:
             attempt = (piece.subtask_index, piece.attempt_number)
             content = self._incomplete.setdefault(attempt, [])

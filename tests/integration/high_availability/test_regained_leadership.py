@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.api.client.collected_records import CollectedRecordsLostError
+from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings
+from headrace.core.configuration import Configuration
+from headrace.core.lifecycle import JobStatus
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
 from headrace.rest.connections import find_connection
@@ -90,6 +95,26 @@ def test_a_leader_whose_storage_was_away_leads_again_and_says_so_meanwhile(pair:
     only.await_log("(epoch 2)")
     assert_finishes(only, job, workers)
     pair.assert_forgotten(job)
+
+
+def test_records_that_only_the_last_leader_had_collected_are_said_to_be_lost(pair: Rivals) -> None:
+    only = pair.start("first", **{"rest.port": "0"})
+    address = only.wait_for("serves")["address"]
+    env = StreamExecutionEnvironment.get_execution_environment()
+    settings = {"execution.target": "remote", "rest.address": address}
+    env.configure(Configuration.from_dict(settings))
+    env.enable_checkpointing(100)
+    numbers = DataGeneratorSource(lambda number: number, None, Types.LONG(), rows_per_second=500.0)
+    stream = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers")
+    with stream.execute_and_collect() as records:
+        assert records.take(100) == list(range(100))
+        with storage_away(pair.storage):
+            only.await_log("this process stands by")
+        only.await_log("(epoch 2)")
+        with pytest.raises(CollectedRecordsLostError, match="goes on under another leader"):
+            records.take(100_000)
+        assert records.get_job_client().get_job_status().result() is JobStatus.RUNNING
+    assert records.get_job_client().get_job_status().result() is JobStatus.CANCELED
 
 
 def test_the_next_job_master_puts_tasks_where_their_state_is_whichever_slots_come_first(

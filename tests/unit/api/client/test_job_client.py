@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any, cast
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
 from headrace.api.client import job_client
-from headrace.api.client.collected_records import CloseableIterator
+from headrace.api.client.collected_records import CloseableIterator, CollectedRecordsLostError
 from headrace.api.client.job_client import ClusterClosedError, CompletableFuture, JobClient
 from headrace.core.barriers import SavepointFormatType
 from headrace.core.errors import (
@@ -311,6 +312,20 @@ def test_a_batch_is_put_together_from_its_pieces_whoever_stands_between(
     )
     dispatcher.pages = [CollectedResults(0, pieces, True)]
     assert list(CloseableIterator(client, SINK_ID, INT)) == [3, 1, 2]
+
+
+def test_records_that_the_next_leader_of_the_job_does_not_have_are_said_to_be_lost(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    first, second = page(0, [1, 2]), page(0, [3, 4], [5])
+    dispatcher.pages = [
+        msgspec.structs.replace(first, job_master_id="a"),
+        msgspec.structs.replace(second, job_master_id="b"),
+    ]
+    records = CloseableIterator(client, SINK_ID, INT)
+    assert records.take(2) == [1, 2]
+    with pytest.raises(CollectedRecordsLostError, match=r"under another leader.*collect again"):
+        records.next()
 
 
 def test_a_limit_takes_the_first_records_and_ends_the_job(
