@@ -65,6 +65,12 @@ def job_id(program: Program) -> str:
     return program.job.removeprefix("/jobs/")
 
 
+def format_of(rest: RestClient, program: Program) -> str:
+    """The format of the last savepoint."""
+    latest = rest.get(f"{program.job}/checkpoints")["latest"]
+    return latest["savepoint"]["savepointFormat"]
+
+
 def path_in(printed: str) -> Path:
     (line,) = [one for one in printed.splitlines() if one.startswith("Savepoint completed. Path: ")]
     return Path(line.partition("Path: file:")[2])
@@ -112,12 +118,19 @@ def test_it_begins_a_savepoint_without_waiting_and_prints_its_trigger_id(
     assert (Path(operation["location"].removeprefix("file:")) / "_metadata").is_file()
 
 
-def test_it_is_told_that_savepoints_have_no_native_format(
+def test_it_takes_a_native_savepoint_and_stops_with_one(
     flink: FlinkCommand, rest: RestClient, program: Program, tmp_path: Path
 ) -> None:
-    printed = flink.failed("savepoint", "-type", "native", job_id(program), str(tmp_path / "s"))
-    assert "There is no NATIVE format here: savepoints are CANONICAL" in printed
-    assert status(rest, program) == "RUNNING" and not (tmp_path / "s").exists()
+    folder = str(tmp_path / "savepoints")
+    first = path_in(flink.done("savepoint", "-type", "native", job_id(program), folder))
+    assert format_of(rest, program) == "NATIVE"
+    printed = flink.done("stop", "-type", "native", "-p", folder, job_id(program))
+    assert "with a NATIVE savepoint" in printed
+    second = path_in(printed)
+    assert first != second
+    assert all((savepoint / "_metadata").is_file() for savepoint in (first, second))
+    wait_until(lambda: status(rest, program) == "FINISHED")
+    assert format_of(rest, program) == "NATIVE"
 
 
 def test_it_takes_a_checkpoint(flink: FlinkCommand, rest: RestClient, program: Program) -> None:
