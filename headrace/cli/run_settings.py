@@ -99,8 +99,9 @@ class ProgramCommand(click.Command):
         at, names_program = 0, False
         while at < len(args) and (option := _option_in(args[at], options)) is not None:
             names_program = names_program or option.name in ("python", "module")
-            at += 2 if args[at] in options and not option.is_flag else 1
-        if names_program and args[at : at + 1] != ["--"]:
+            at += 2 if _takes_next_word(args[at], options) else 1
+        # Behind the end, the last option misses its value: to say so is click's.
+        if names_program and at <= len(args) and args[at : at + 1] != ["--"]:
             args = [*args[:at], "--", *args[at:]]
         return super().parse_args(ctx, args)
 
@@ -110,6 +111,19 @@ def _option_in(word: str, options: Mapping[str, click.Option]) -> click.Option |
     name = word.partition("=")[0]
     letter = word[:2] if not word.startswith("--") else ""
     return options.get(word) or options.get(name) or options.get(letter)
+
+
+def _takes_next_word(word: str, options: Mapping[str, click.Option]) -> bool:
+    """Return whether the value of an option is the next word; of letters behind one dash that is the last one's."""
+    if word in options:
+        return not options[word].is_flag
+    if word.startswith("--") or "=" in word:
+        return False
+    for place, letter in enumerate(word[1:], 2):
+        option = options.get(f"-{letter}")
+        if option is None or not option.is_flag:
+            return option is not None and place == len(word)
+    return False
 
 
 def program_in(
@@ -134,19 +148,22 @@ _PYTHON_OPTIONS: Final = (
     (
         PYTHON_FILES,
         ("-pyfs", "--pyFiles", "--python-files"),
-        "Modules or packages for the workers.",
+        "PATHS",
+        "Modules, packages or archives for the workers, comma-separated.",
     ),
     (
         PYTHON_ARCHIVES,
         ("-pyarch", "--pyArchives"),
+        "PATHS",
         "Archives for the workers, comma-separated.",
     ),
     (
         PYTHON_REQUIREMENTS,
         ("-pyreq", "--pyRequirements"),
-        "Packages for the workers.",
+        "FILE",
+        "requirements.txt with packages for the workers.",
     ),
-    (PYTHON_EXECUTABLE, ("-pyexec", "--pyExecutable"), "Interpreter of the workers."),
+    (PYTHON_EXECUTABLE, ("-pyexec", "--pyExecutable"), "PATH", "Interpreter of the workers."),
 )
 
 
@@ -155,9 +172,9 @@ def python_options(command: Callable[..., int]) -> Callable[..., int]:
 
     Arguments are `python`, `module` and, for settings, the keys with `_`, for `python_settings`.
     """
-    for setting, names, text in reversed(_PYTHON_OPTIONS):
+    for setting, names, metavar, text in reversed(_PYTHON_OPTIONS):
         name = setting.key.replace(".", "_")
-        command = click.option(*names, name, metavar="PATHS", help=text)(command)
+        command = click.option(*names, name, metavar=metavar, help=text)(command)
     command = click.option(
         "-pym", "--pyModule", "module", metavar="MODULE", help="Module to run as program."
     )(command)

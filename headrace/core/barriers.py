@@ -18,8 +18,8 @@ class SavepointFormatType(enum.Enum):
     CANONICAL = "CANONICAL"
     """Rows in Parquet, which any state backend restores, and which are read and edited as tables."""
     NATIVE = "NATIVE"
-    """What the state backend writes for a full checkpoint: files of RocksDB, which only RocksDB restores, and sooner;
-    of the heap, whose own format it is, rows in Parquet as well."""
+    """The state backend's own files: those of RocksDB, which only RocksDB restores, and sooner; of the heap, whose own
+    format that is, rows in Parquet as well."""
 
 
 class SnapshotKind(enum.Enum):

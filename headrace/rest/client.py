@@ -335,7 +335,7 @@ class RestClient:
         except (OSError, UnicodeError) as error:
             reason = _reason(error)
             if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
-                reason = f"the port does not speak TLS: name it with -m http{self.address[5:]}"
+                reason = f"the port does not speak TLS: name it as http{self.address[5:]}"
             raise RestUnreachableError(self.address, reason, attempt) from error
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
@@ -357,8 +357,9 @@ class RestClient:
             # A port that speaks TLS closes what is no handshake, some with a few bytes that are no HTTP.
             is_closed = isinstance(error, (ConnectionError, http.client.BadStatusLine))
             port = connection.port
-            if is_closed and not self._tls and speaks_tls(self._host, port, _HANDSHAKE_TIMEOUT_S):
-                reason = f"the port speaks TLS: name it with -m https{self.address[4:]}"
+            patience_s = min(self._connection_timeout_s, _HANDSHAKE_TIMEOUT_S)
+            if is_closed and not self._tls and speaks_tls(self._host, port, patience_s):
+                reason = f"the port speaks TLS: name it as https{self.address[4:]}"
                 raise RestUnreachableError(self.address, reason) from error
             raise RestUnreachableError(
                 self.address, _reason(error), may_have_arrived=True

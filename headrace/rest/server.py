@@ -146,6 +146,8 @@ class HttpServer:
         self._thread: Final = EventLoopThread("headrace-rest")
         self._server: Any = None
         self._is_closing = False
+        # Guards the connection and its file: who leads is shown by several threads.
+        self._showing: Final = threading.Lock()
         self._ended: Final = threading.Event()
         self._ended.set()
 
@@ -155,21 +157,26 @@ class HttpServer:
         future = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
         future.add_done_callback(lambda _: self._ended.set())
 
-    def show_leadership(self, cluster_id: str, epoch: int) -> None:
+    def show_leadership(self, cluster_id: str, epoch_of: Callable[[], int]) -> None:
         """Let clients that look for a cluster know in which epoch this driver leads it; 0: it stands by. Any thread."""
-        if self._is_closing:
-            return
-        self._connection = structs.replace(self._connection, cluster_id=cluster_id, epoch=epoch)
-        try:
-            write_connection(self._connection)
-        except (OSError, ConnectionFileError) as error:
-            _LOG.warning("commands without -m do not see which driver leads: %s", error)
+        # The epoch is read under the lock: what is written last is what was read last.
+        with self._showing:
+            if self._is_closing:
+                return
+            self._connection = structs.replace(
+                self._connection, cluster_id=cluster_id, epoch=epoch_of()
+            )
+            try:
+                write_connection(self._connection)
+            except (OSError, ConnectionFileError) as error:
+                _LOG.warning("commands without -m do not see which driver leads: %s", error)
 
     def close(self) -> None:
         """End all connections and give the port back."""
         # Read below before it serves: it may be importing still.
-        self._is_closing = True
-        remove_connection(self.connection_file)
+        with self._showing:
+            self._is_closing = True
+            remove_connection(self.connection_file)
         if self._certificate is not None:
             self._certificate.unlink(missing_ok=True)
         server = self._server

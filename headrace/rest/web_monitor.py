@@ -4,6 +4,7 @@ Source: Flink WebMonitorEndpoint, which also archives the jobs that have ended.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Final
 
 from headrace.core.clock import Clock
@@ -60,10 +61,10 @@ class WebMonitor:
             is_session=is_session,
         )
 
-    def show_leadership(self, cluster_id: str, epoch: int) -> None:
+    def show_leadership(self, cluster_id: str, epoch_of: Callable[[], int]) -> None:
         """Let clients of this machine know the epoch in which this driver leads; 0: it stands by. Any thread."""
         if self._server is not None and cluster_id:
-            self._server.show_leadership(cluster_id, epoch)
+            self._server.show_leadership(cluster_id, epoch_of)
 
     def leave(self) -> None:
         """End REST, and ask the cluster nothing any more."""

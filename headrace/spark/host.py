@@ -286,8 +286,8 @@ class SparkHost:
         cluster_id = storage_folder(settings) if is_highly_available(settings) else ""
 
         def stands_by(leader: LeaderRecord | None) -> None:
-            if self._handle is not None:
-                web_monitor.show_leadership(cluster_id, self._handle.leading_epoch)
+            if (handle := self._handle) is not None:
+                web_monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
             if on_standby is not None:
                 on_standby(leader)
 
@@ -306,7 +306,7 @@ class SparkHost:
         )
         if self.rest is not None:
             # It may have been frozen since it was granted the leadership: then it stands by.
-            web_monitor.show_leadership(cluster_id, handle.leading_epoch)
+            web_monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
             handle.announce(self.rest.address)
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)

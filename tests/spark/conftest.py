@@ -1,6 +1,7 @@
 """One Spark session for all test modules that ask for it, and an end for every program that a test starts."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -50,16 +51,30 @@ class SharedSession:
             made.stop()
 
 
+def _is_here(item: pytest.Item) -> bool:
+    """Whether a test is below this folder: others may have another fixture of the same name."""
+    return Path(__file__).parent in item.path.parents
+
+
 def _users_of_session(items: list[pytest.Item]) -> set[str]:
     """Paths of modules of which a test asks for the session."""
-    return {str(item.path) for item in items if "session" in getattr(item, "fixturenames", ())}
+    return {
+        str(item.path)
+        for item in items
+        if _is_here(item) and "session" in getattr(item, "fixturenames", ())
+    }
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put modules that use the session behind each other, so that one start serves them."""
     users = _users_of_session(items)
-    items.sort(key=lambda item: str(item.path) not in users)
+    places = [place for place, item in enumerate(items) if _is_here(item)]
+    ordered = sorted(
+        (items[place] for place in places), key=lambda item: str(item.path) not in users
+    )
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
 
 
 @pytest.fixture(scope="session")

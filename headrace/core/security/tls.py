@@ -130,7 +130,7 @@ def is_loopback(host: str) -> bool:
 
 
 def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
-    """Return whether a server shakes hands as TLS does. It is not trusted for it, and nothing is sent to it."""
+    """Return whether a server shakes hands as TLS does. It is not trusted for it, and gets no request."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:

@@ -43,8 +43,8 @@ class ProcessSession(SessionCluster):
         cluster_id = storage_folder(self._own_settings)
 
         def stands_by(leader: LeaderRecord | None) -> None:
-            if self._handle is not None:
-                self._monitor.show_leadership(cluster_id, self._handle.leading_epoch)
+            if (handle := self._handle) is not None:
+                self._monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
             if on_standby is not None:
                 on_standby(leader)
 
@@ -58,7 +58,7 @@ class ProcessSession(SessionCluster):
         control = ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop)
         self._monitor.start(control, name=self._own_name, is_session=True)
         assert self._monitor.server is not None
-        self._monitor.show_leadership(cluster_id, handle.leading_epoch)
+        self._monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
         handle.announce(self._monitor.server.address)
 
     def wait(self) -> None:

@@ -73,6 +73,8 @@ def test_the_program_may_be_named_by_an_option_and_what_follows_is_its_own(
         ("--parallelism=2",),
         ("-p2", "--no-progress"),
         ("--no-progress", "-p", "2"),
+        ("-vp", "2"),
+        ("-vp2",),
     ],
 )
 def test_options_stand_before_and_behind_the_one_that_names_the_program(
@@ -83,6 +85,18 @@ def test_options_stand_before_and_behind_the_one_that_names_the_program(
     assert shell("run", *options, *named, "--year", "2013").lines == shown
     assert shell("run", *named, *options, "--year", "2013").lines == shown
     assert shell("run", *options, str(program), "--year", "2013").lines == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [(["-py"], "-py"), (["-py", "PROGRAM", "-p"], "-p"), (["-py", "PROGRAM", "-s"], "-s")],
+)
+def test_an_option_at_the_end_that_misses_its_value_is_named(
+    shell: Shell, program: Path, words: list[str], option: str
+) -> None:
+    outcome = shell("run", *(str(program) if word == "PROGRAM" else word for word in words))
+    assert outcome.code == 1
+    assert f"Option '{option}' requires an argument" in outcome.err
 
 
 def test_a_module_of_this_folder_or_of_the_python_files_is_run_as_main(

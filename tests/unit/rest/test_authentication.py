@@ -210,7 +210,7 @@ def test_a_command_says_at_first_that_a_port_speaks_tls_and_how_to_name_it(
     plain = tls_cluster.server.address.replace("https:", "http:")
     first_line = first_line_of(tmp_path, *command, "-m", plain)
     assert first_line.startswith(f"error: no cluster answers at {plain}: the port speaks TLS: ")
-    assert f"name it with -m {tls_cluster.server.address};" in first_line
+    assert f"name it as {tls_cluster.server.address};" in first_line
 
 
 def test_a_command_says_at_first_that_a_port_does_not_speak_tls_and_how_to_name_it(
@@ -220,7 +220,7 @@ def test_a_command_says_at_first_that_a_port_does_not_speak_tls_and_how_to_name_
         plain = served.server.address
         first_line = first_line_of(tmp_path, "list", "-m", plain.replace("http:", "https:"))
     assert "the port does not speak TLS: " in first_line
-    assert f"name it with -m {plain};" in first_line
+    assert f"name it as {plain};" in first_line
 
 
 def first_line_of(folder: Path, *arguments: str) -> str:
