@@ -2,10 +2,11 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.cluster.minicluster import MiniCluster
@@ -20,6 +21,7 @@ from headrace.functions.record import MapFunction
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.gateways.dispatcher import JobResult
+from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics.readings import GroupReading, MetricReport, Span
 from headrace.metrics.reporters import registry as metric_registry
@@ -27,6 +29,7 @@ from headrace.metrics.reporters import reporter_setup
 from headrace.metrics.reporters.reporter import MetricReporter
 from headrace.metrics.scopes import GroupKind
 from testkit.simulation.simulated_job import counting_job, forget_output
+from tests.unit.metrics.reporters.local_server import local_server
 
 RANDOM = SeededRandom(16)
 NAME = "reported"
@@ -66,24 +69,28 @@ def noting(noted: Noted) -> type[MetricReporter]:
     return NotingReporter
 
 
-@pytest.fixture(scope="module")
-def noted() -> Iterator[Noted]:
-    """Reports of a job that took checkpoints, failed once and finished."""
-    noted = Noted()
+def failing_job(name: str) -> JobGraph:
+    """A job that takes checkpoints, fails once and finishes."""
     settings = {
         "execution.checkpointing.interval": "20 ms",
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.delay": "1 ms",
     }
-    graph = counting_job(
+    return counting_job(
         JobId.generate(RANDOM),
-        NAME,
+        name,
         count=COUNT,
         interval_ms=20,
         parallelism=2,
         settings=settings,
         fail_at=COUNT // 2,
     )
+
+
+@pytest.fixture(scope="module")
+def noted() -> Noted:
+    """Reports of a job that took checkpoints, failed once and finished."""
+    noted, graph = Noted(), failing_job(NAME)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reporter_setup, "load_entry_point", lambda group, name: noting(noted))
         with MiniCluster(task_manager_count=2, settings=SETTINGS) as cluster:
@@ -198,6 +205,31 @@ def test_the_start_and_each_restart_are_spans(noted: Noted) -> None:
     assert (first.attributes["restart"], first.attributes["cause"]) == (0, "")
     assert second.attributes["restart"] == 1 and second.attributes["cause"]
     assert first.end_ms <= second.start_ms <= second.end_ms
+
+
+def test_a_collector_gets_a_trace_for_the_start_and_for_the_recovery() -> None:
+    graph = failing_job("traced")
+    with local_server() as collector:
+        settings = {
+            "metrics.reporter.collector.factory.class": "otel",
+            "metrics.reporter.collector.interval": "100 ms",
+            "metrics.reporter.collector.exporter.endpoint": collector.url,
+        }
+        with MiniCluster(task_manager_count=2, settings=settings) as cluster:
+            cluster.submit(graph)
+            assert cluster.await_result(graph.job_id).status is JobStatus.FINISHED
+        requests = [each for each in collector.requests if each.path == "/v1/traces"]
+    forget_output("traced")
+    starts = [
+        {one.key: one.value for one in span.attributes}
+        for request in requests
+        for resource in ExportTraceServiceRequest.FromString(request.body).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+        if span.name == "JobInitialization"
+    ]
+    assert [each["restart"].int_value for each in starts] == [0, 1]
+    assert [bool(each["cause"].string_value) for each in starts] == [False, True]
 
 
 class Counting(MapFunction):
