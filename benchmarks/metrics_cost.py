@@ -3,15 +3,18 @@
 Two programs on a cluster in this process, parallelism 1: Nexmark's q1, which converts prices in columns as fast as it
 can, and that of `keyed_latency`, which counts in value state at a steady rate, a Python call per record. Each runs in
 turns without a reporter and with one that writes all groups to a file, every second unless told otherwise: ten times as
-often as by default. The order of the turns changes. There are three figures, and the aim for each is below 2 %:
+often as by default. The order of the turns changes. What metrics cost is the sum of two figures, and the aim for it is
+below 2 %:
 
-- the median, over pairs of turns, of how much more processor time the whole process took, with its standard error. The
-  same work takes a tenth more or less from turn to turn on a small virtual machine, so it takes many turns;
 - the share of the process's processor time that the threads which read and report metrics took themselves, which is
   exact. Records are handled by the same code with and without reporters;
 - the share that this code takes to count: in a turn of its own all calls of counters, meters, histograms and of the
   accounts of a task's time are counted, and multiplied with what a call of each takes, the fastest of several loops.
   Additions to plain integers beside a batch of records (numRecordsIn) are not calls, and not in it.
+
+A third one checks that nothing is forgotten: the median, over pairs of turns, of how much more processor time the whole
+process took, with its standard error. The same work takes a tenth more or less from turn to turn on a small virtual
+machine, so it takes many turns to say much.
 
     python -m benchmarks.metrics_cost [--turns 25] [--events 10000000] [--seconds 10] [--interval "10 s"] [--program q1]
 """
