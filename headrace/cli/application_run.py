@@ -65,7 +65,6 @@ def run_application(
     application: Application | None = None
     try:
         application = executor.start_application(name, stands_by)
-        file.remove()
         on_leading()
         end = application.run.end
         if end is not None:

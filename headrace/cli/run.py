@@ -107,7 +107,7 @@ def _refused_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 class _ClaimMode(click.Choice[str]):
-    """Our names of claim modes, and Flink's, which have another stroke."""
+    """Names of claim modes with `-`, as here, or with `_`, as Flink writes them."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(value.replace("_", "-"), param, ctx)

@@ -16,7 +16,7 @@ HeadraceError
 +- UnknownTaskManagerError        the ResourceManager knows no such TaskManager (any more)
 +- StackSamplerBusyError          a TaskManager samples as many vertices as it may already
 +- CoordinatorBusyError           an operator's coordinator is full for the moment
-+- CheckpointFailedError          a checkpoint or savepoint that was asked for came to nothing
++- CheckpointFailedError          a checkpoint or savepoint that was asked for has failed
 +- BlobError                      a big payload did not get to where it must be
 |  +- BlobNotFoundError           the blob server does not have it (any more)
 |  +- BlobCorruptedError          its content is not what its key says

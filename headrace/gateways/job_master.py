@@ -322,7 +322,7 @@ class JobGateway(Protocol):
     async def trigger_checkpoint(self, is_full: bool = False) -> int:
         """Take a checkpoint now, besides the periodic ones; answer with its id once it is complete.
 
-        CheckpointFailedError says why it came to nothing.
+        CheckpointFailedError says why it failed.
         """
         ...
 
@@ -333,7 +333,7 @@ class JobGateway(Protocol):
     ) -> str:
         """Take a savepoint below a folder (empty: the configured one); answer with its URI once it is complete.
 
-        CheckpointFailedError says why it came to nothing; the job goes on either way.
+        CheckpointFailedError says why it failed; the job goes on either way.
         """
         ...
 

@@ -239,7 +239,7 @@ class Application:
             assert self._services is not None, "it has led"
             election = self._services.election
             epoch = election.epoch
-            dispatcher = cast(DispatcherGateway, CollectingJob(dispatcher, election, epoch))
+            dispatcher = cast(DispatcherGateway, CollectingDispatcher(dispatcher, election, epoch))
         job_graph = msgspec.structs.replace(job_graph, job_id=self.run.job_id(number, epoch))
         return self._submit_or_find(number, job_graph, host.handle, dispatcher, timeout_s)
 
@@ -373,7 +373,7 @@ class Application:
         )
 
 
-class CollectingJob:
+class CollectingDispatcher:
     """A Dispatcher that answers for what a job collects within one term of this process.
 
     The JobMaster of the next term has nothing of what the one before had not given to main yet, and counts anew.

@@ -18,7 +18,7 @@ from headrace.rest.client_errors import RestError
 from headrace.rest.connections import ClusterConnection
 
 IMPATIENT: Final = {RETRY_MAX_ATTEMPTS.key: "1", CLIENT_TIMEOUT.key: "5 s"}
-"""Settings of a client that tells a cluster to end which is ended by force where it does not listen."""
+"""Settings of a client that tells a cluster to end: one try, as its process is ended by force if it does not answer."""
 _FORCE_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 0.1
 

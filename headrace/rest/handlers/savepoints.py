@@ -194,7 +194,7 @@ async def _logged(job: JobId, savepoint: Coroutine[Any, Any, str]) -> str:
         location = await savepoint
     except HeadraceError as error:
         # For the log file: who asked is told, and loses nothing where nobody hears it.
-        _LOG.info("a savepoint of job %s, asked for over REST, came to nothing: %s", job, error)
+        _LOG.info("a savepoint of job %s, asked for over REST, has failed: %s", job, error)
         raise
     _LOG.warning(
         "a savepoint of job %s, asked for over REST, is complete: %s", job, with_scheme(location)

@@ -33,7 +33,7 @@ from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.spark.application import (
     EXIT_LEFT,
     Application,
-    CollectingJob,
+    CollectingDispatcher,
     UnrecoverableJobError,
     refuse_unrecoverable,
 )
@@ -176,7 +176,7 @@ def test_a_main_collects_nothing_of_a_later_term_of_its_process(lead: Lead) -> N
             return answer
 
     dispatcher = cast(DispatcherGateway, Answering())
-    job = CollectingJob(dispatcher, election, election.epoch)
+    job = CollectingDispatcher(dispatcher, election, election.epoch)
     asked = first.run.job_id(1), OperatorId(b"o" * 16), 0, 1
     assert asyncio.run(job.fetch_collected_results(*asked)) is answer
     assert election.leadership is not None

@@ -228,7 +228,7 @@ class StagingLock:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # A writer that nobody closed lets go, too: its process may live on, and others must not take it for alive.
+        # Also of a writer that nobody closed: its process may live on, and others must not take the writer for alive.
         self.release()
 
 

@@ -155,7 +155,7 @@ def test_what_became_of_savepoints_from_outside_is_told_where_the_cluster_runs(
         f"{begin} is complete: file:/one/savepoint-000102-0123456789ab",
         f"{begin} is complete: file:/two/savepoint-000102-0123456789ab",
     ]
-    assert f"{begin} came to nothing: the disk is full" in logged
+    assert f"{begin} has failed: the disk is full" in logged
 
 
 def test_a_relative_path_of_a_savepoint_is_not_deleted_and_told_whole(
