@@ -6,7 +6,8 @@ import { useRef, useState } from "preact/hooks";
 import * as api from "../../api";
 import { notices } from "../../model/Notices";
 import { untilCompleted } from "../../model/operations";
-import type { Job } from "../../types";
+import { FORMATS } from "../../model/savepointFormats";
+import type { Job, SavepointFormat } from "../../types";
 
 type Action = "checkpoint" | "savepoint" | "stop" | "cancel";
 
@@ -27,6 +28,7 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
   const dialog = useRef<HTMLDialogElement>(null);
   const [action, setAction] = useState<Exclude<Action, "checkpoint">>("savepoint");
   const [directory, setDirectory] = useState("");
+  const [format, setFormat] = useState<SavepointFormat>("CANONICAL");
   const [drain, setDrain] = useState(false);
   const [busy, setBusy] = useState(false);
   const ask = (wanted: Action): void => {
@@ -39,7 +41,8 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
   };
   const perform = async (wanted: Action): Promise<void> => {
     setBusy(true);
-    await notices.follow(TITLES[wanted], run(job.jid, wanted, directory === "" ? undefined : directory, drain));
+    const request = { directory: directory === "" ? undefined : directory, format };
+    await notices.follow(TITLES[wanted], run(job.jid, wanted, request, drain));
     setBusy(false);
     onDone();
   };
@@ -64,10 +67,21 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
           </h2>
           <p>{EXPLANATIONS[action]}</p>
           {action === "cancel" ? null : (
-            <label class="field">
-              Folder (empty: execution.checkpointing.savepoint-dir)
-              <input value={directory} onInput={(event) => setDirectory(event.currentTarget.value)} />
-            </label>
+            <>
+              <label class="field">
+                Folder (empty: execution.checkpointing.savepoint-dir)
+                <input value={directory} onInput={(event) => setDirectory(event.currentTarget.value)} />
+              </label>
+              <fieldset class="field">
+                <legend>Format</legend>
+                {FORMATS.map(([each, explanation]) => (
+                  <label key={each} class="check field-line">
+                    <input type="radio" name="format" checked={format === each} onChange={() => setFormat(each)} />
+                    {each.toLowerCase()}: {explanation}
+                  </label>
+                ))}
+              </fieldset>
+            </>
           )}
           {action === "stop" ? (
             <label class="check">
@@ -90,7 +104,7 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
 }
 
 /** Returns what came of it; null while it goes on. */
-async function run(jobid: string, action: Action, directory: string | undefined, drain: boolean): Promise<string | null> {
+async function run(jobid: string, action: Action, request: api.SavepointRequest, drain: boolean): Promise<string | null> {
   if (action === "cancel") {
     await api.cancelJob(jobid);
     return "The job is being canceled.";
@@ -100,7 +114,7 @@ async function run(jobid: string, action: Action, directory: string | undefined,
     const done = await untilCompleted(() => api.checkpointStatus(jobid, trigger["request-id"]));
     return done === null ? null : `Checkpoint ${done.checkpointId ?? ""} is complete.`;
   }
-  const trigger = action === "stop" ? await api.stopJob(jobid, directory, drain) : await api.triggerSavepoint(jobid, directory);
+  const trigger = action === "stop" ? await api.stopJob(jobid, request, drain) : await api.triggerSavepoint(jobid, request);
   const done = await untilCompleted(() => api.savepointStatus(jobid, trigger["request-id"]));
   return done === null ? null : `It is in ${done.location ?? "the folder named"}.`;
 }
