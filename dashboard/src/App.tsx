@@ -7,6 +7,7 @@ import * as api from "./api";
 import { Loading } from "./components/Basics";
 import { Shell } from "./components/Shell";
 import { Cluster } from "./model/cluster";
+import { messageOf } from "./model/errors";
 import { notices } from "./model/Notices";
 import { RefreshInterval } from "./model/poll";
 import { read, write } from "./model/storage";
@@ -50,7 +51,7 @@ export function App({ token }: { token: string | null }): JSX.Element {
       if (error instanceof api.ApiError && error.status === 401) {
         setPhase({ kind: "login" });
       } else {
-        setPhase({ kind: "unreachable", detail: error instanceof api.ApiError ? error.headline : String(error) });
+        setPhase({ kind: "unreachable", detail: messageOf(error) });
       }
     }
   }, []);

@@ -63,6 +63,16 @@ describe("api", () => {
     expect(calls[0]?.init.body).toBe('{"token":"secret"}');
   });
 
+  it("asks for a savepoint in the format chosen, and likewise to stop with one", async () => {
+    const calls = serve(answer(202, { "request-id": "a" }), answer(202, { "request-id": "b" }));
+    await api.triggerSavepoint("ab", { directory: "/data", format: "NATIVE" });
+    await api.stopJob("ab", { directory: undefined, format: "CANONICAL" }, true);
+    expect(calls.map((call) => [call.url, JSON.parse(String(call.init.body))])).toEqual([
+      ["http://host:8081/prefix/jobs/ab/savepoints", { "target-directory": "/data", formatType: "NATIVE", "cancel-job": false }],
+      ["http://host:8081/prefix/jobs/ab/stop", { formatType: "CANONICAL", drain: true }],
+    ]);
+  });
+
   it("takes missing checkpoints for checkpointing that is off, and asks no more", async () => {
     const calls = serve(answer(404, { errors: ["Checkpointing is not enabled"] }));
     expect(await api.checkpoints("ab")).toBeNull();

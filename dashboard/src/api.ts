@@ -26,6 +26,7 @@ import type {
   OperatorState,
   Profiling,
   ProfilingMode,
+  SavepointFormat,
   SavepointOperation,
   StateEdit,
   StateEditOperation,
@@ -264,11 +265,17 @@ export async function cancelJob(jobid: string): Promise<void> {
   await send(ROUTES.cancelJob, { values: { jobid }, query: { mode: "cancel" } });
 }
 
-export const stopJob = (jobid: string, targetDirectory: string | undefined, drain: boolean): Promise<TriggerAnswer> =>
-  json(ROUTES.stopJob, { values: { jobid }, body: { targetDirectory, drain } });
+/** Where a savepoint is to be, undefined for the folder of the configuration, and in which format. */
+export interface SavepointRequest {
+  directory: string | undefined;
+  format: SavepointFormat;
+}
 
-export const triggerSavepoint = (jobid: string, directory: string | undefined): Promise<TriggerAnswer> =>
-  json(ROUTES.triggerSavepoint, { values: { jobid }, body: { "target-directory": directory, "cancel-job": false } });
+export const stopJob = (jobid: string, { directory, format }: SavepointRequest, drain: boolean): Promise<TriggerAnswer> =>
+  json(ROUTES.stopJob, { values: { jobid }, body: { targetDirectory: directory, formatType: format, drain } });
+
+export const triggerSavepoint = (jobid: string, { directory, format }: SavepointRequest): Promise<TriggerAnswer> =>
+  json(ROUTES.triggerSavepoint, { values: { jobid }, body: { "target-directory": directory, formatType: format, "cancel-job": false } });
 
 export const savepointStatus = (jobid: string, triggerid: string): Promise<SavepointOperation> =>
   json(ROUTES.savepointStatus, { values: { jobid, triggerid } });

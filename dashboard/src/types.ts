@@ -310,12 +310,15 @@ export interface VertexCheckpoint {
   num_acknowledged_subtasks: number;
 }
 
+export type SavepointFormat = "CANONICAL" | "NATIVE";
+
 export interface Checkpoint {
   className: "in_progress" | "completed" | "failed";
   id: number;
   status: "IN_PROGRESS" | "COMPLETED" | "FAILED";
   is_savepoint: boolean;
-  savepointFormat: string | null;
+  /** Null of checkpoints. */
+  savepointFormat: SavepointFormat | null;
   trigger_timestamp: number;
   latest_ack_timestamp: number;
   checkpointed_size: number;

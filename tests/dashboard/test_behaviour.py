@@ -1,5 +1,6 @@
 """Signing in, polling, errors, keys and colours of the dashboard."""
 
+import json
 import re
 import threading
 
@@ -276,4 +277,9 @@ def test_a_savepoint_tells_where_it_is(cluster: FakeCluster, watched: WatchedPag
     page.get_by_label("Folder").fill("/data/savepoints")
     page.locator("dialog").get_by_role("button", name="Savepoint", exact=True).click()
     expect(page.locator(".notice.done")).to_contain_text("file:/data/savepoints/savepoint-aaaaaa")
-    assert '{"target-directory":"/data/savepoints","cancel-job":false}' in cluster.bodies
+    (body,) = [one for one in cluster.bodies if "target-directory" in one]
+    assert json.loads(body) == {
+        "target-directory": "/data/savepoints",
+        "formatType": "CANONICAL",
+        "cancel-job": False,
+    }

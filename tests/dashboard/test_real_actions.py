@@ -53,12 +53,16 @@ def count(program: Program) -> None:
     wait_until(lambda: counts_of(program) == PER_KEY, what="all numbers are counted")
 
 
-def press(page: Page, name: str, folder: Path | None = None) -> None:
-    """Press a button, and say yes to its question."""
+def press(
+    page: Page, name: str, folder: Path | None = None, savepoint_format: str = "canonical"
+) -> None:
+    """Press a button, and say yes to its question, which offers canonical savepoints first."""
     page.get_by_role("button", name=name, exact=True).click()
     dialog = page.get_by_role("dialog")
     if folder is not None:
         dialog.get_by_label("Folder").fill(str(folder))
+        expect(dialog.get_by_role("radio", name="canonical: ")).to_be_checked()
+        dialog.get_by_role("radio", name=f"{savepoint_format}: ").check()
     dialog.get_by_role("button", name=name, exact=True).click()
 
 
@@ -111,6 +115,25 @@ def test_a_savepoint_is_taken_and_the_job_cancelled_and_another_one_goes_on_from
     assert counts_of(second) == PER_KEY
     second.client.cancel().result(30)
     assert watched.problems == []
+
+
+def test_a_native_savepoint_is_taken_and_shown_as_such(
+    executor: MiniClusterExecutor, watched: WatchedPage, tmp_path: Path
+) -> None:
+    program = start("native savepoint in a browser", executor, tmp_path)
+    page = watched.page
+    watched.open(executor.rest_address, f"{program.job.replace('jobs', 'job')}/checkpoints")
+    press(page, "Savepoint", tmp_path / "savepoints", "native")
+    told_path(page, tmp_path / "savepoints")
+    rest = RestClient(executor.rest_address, "")
+    (one,) = rest.get(f"{program.job}/checkpoints")["history"]
+    assert (one["checkpoint_type"], one["savepointFormat"]) == ("SAVEPOINT", "NATIVE")
+    expect(page.get_by_role("link", name="savepoint, native 1, completed")).to_be_visible()
+    expect(page.get_by_role("cell", name="savepoint, native")).to_be_visible()
+    details = page.get_by_role("region", name="Savepoint 1")
+    expect(details.locator(".facts div", has_text="kind")).to_have_text("kindsavepoint, native")
+    assert watched.problems == []
+    program.client.cancel().result(30)
 
 
 def test_a_job_is_stopped_with_a_savepoint_and_goes_on_from_there(

@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { ApiError, orNull } from "../api";
+import { orNull } from "../api";
+import { messageOf } from "../model/errors";
 import { duration, time } from "../model/format";
 import { notices } from "../model/Notices";
 import { usePoll } from "../model/poll";
@@ -41,7 +42,7 @@ export function Profiler(props: {
     try {
       await props.start(mode, seconds);
     } catch (error) {
-      notices.tell("error", "No profile has been started", error instanceof ApiError ? error.headline : String(error));
+      notices.tell("error", "No profile has been started", messageOf(error));
     }
     reload();
   };

@@ -46,6 +46,27 @@ describe("Notices", () => {
     expect(notices.list().map((each) => each.title)).toEqual(["Cancel failed"]);
   });
 
+  it("tells how it ended what the reader asked for", async () => {
+    vi.useFakeTimers();
+    const notices = new Notices();
+    await notices.follow("Savepoint", Promise.resolve("It is in file:/data."));
+    await notices.follow("Cancel", Promise.reject(new Error("The disk is full.")));
+    vi.useRealTimers();
+    expect(notices.list().map((each) => [each.kind, each.title, each.detail])).toEqual([
+      ["done", "Savepoint: done", "It is in file:/data."],
+      ["error", "Cancel failed", "The disk is full."],
+    ]);
+  });
+
+  it("never says of something that goes on that it was done, and leaves that there", async () => {
+    vi.useFakeTimers();
+    const notices = new Notices();
+    await notices.follow("Savepoint", Promise.resolve(null));
+    vi.advanceTimersByTime(60_000);
+    vi.useRealTimers();
+    expect(notices.list().map((each) => [each.kind, each.title])).toEqual([["pending", "Savepoint: it goes on"]]);
+  });
+
   it("says nothing of a missing token, for which there is the login page", () => {
     const notices = new Notices();
     notices.report("a", "Jobs", new ApiError(401, "jobs/overview", ["token"]), null);

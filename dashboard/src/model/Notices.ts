@@ -1,12 +1,14 @@
 /** What went wrong, once per cause: the page shows this list at one place. */
 
 import { ApiError } from "../api";
+import { messageOf } from "./errors";
 
 export interface Notice {
   key: string;
   title: string;
   detail: string;
-  kind: "error" | "done";
+  /** "pending": it goes on, and nobody here waits for its end. */
+  kind: "error" | "pending" | "done";
   retry: (() => void) | null;
 }
 
@@ -51,13 +53,13 @@ export class Notices {
       return;
     }
     this.waiting.delete(key);
-    const detail =
-      error instanceof ApiError ? `${error.headline} (${error.status}, /${error.path})` : String(error);
+    const place = error instanceof ApiError ? ` (${error.status}, /${error.path})` : "";
+    const detail = messageOf(error) + place;
     this.put({ key, title: `${what} could not be loaded`, detail, kind: "error", retry });
   }
 
   /** Tells the outcome of what the reader asked for. */
-  tell(kind: "error" | "done", title: string, detail: string): void {
+  tell(kind: Notice["kind"], title: string, detail: string): void {
     const notice: Notice = { key: `told ${title}`, title, detail, kind, retry: null };
     this.put(notice);
     if (kind === "done") {
@@ -66,6 +68,20 @@ export class Notices {
           this.clear(notice.key);
         }
       }, DONE_MS);
+    }
+  }
+
+  /** Waits for what the reader asked for and tells how it ended. `work` gives a sentence, or null while it goes on. */
+  async follow(title: string, work: Promise<string | null>): Promise<void> {
+    try {
+      const outcome = await work;
+      if (outcome === null) {
+        this.tell("pending", `${title}: it goes on`, "It takes longer than this page waits; Checkpoints shows how it ends.");
+      } else {
+        this.tell("done", `${title}: done`, outcome);
+      }
+    } catch (error) {
+      this.tell("error", `${title} failed`, messageOf(error));
     }
   }
 

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import * as api from "../api";
+import { messageOf } from "../model/errors";
 
 export function LoginPage({ onDone }: { onDone(): void }): JSX.Element {
   const [token, setToken] = useState("");
@@ -69,5 +70,5 @@ export function signInProblem(error: unknown): string {
   if (error instanceof api.ApiError) {
     return error.status === 401 || error.status === 403 ? "This is not the token of this cluster." : `It did not work: ${error.headline}`;
   }
-  return String(error);
+  return messageOf(error);
 }

@@ -9,6 +9,7 @@ import { shortName } from "../../diagnosis/facts";
 import { bytes, duration, time } from "../../model/format";
 import { inTurns } from "../../model/Poller";
 import { usePoll } from "../../model/poll";
+import { kindOf } from "../../model/savepointFormats";
 import type { Checkpoint, CompletedSubtaskCheckpoint, Job, SubtaskCheckpoint, VertexCheckpointDetails } from "../../types";
 
 const PHASES = ["start delay", "alignment", "sync", "async"] as const;
@@ -51,6 +52,7 @@ export function CheckpointDetails({ job, checkpoint }: { job: Job; checkpoint: C
     <Panel title={title}>
       <Facts
         rows={[
+          ["kind", kindOf(details)],
           ["state", <State state={details.status} />],
           ["triggered", time(details.trigger_timestamp)],
           ["duration", duration(details.end_to_end_duration)],

@@ -8,6 +8,7 @@ import { DataTable } from "../../components/DataTable";
 import { bytes, count, duration, time } from "../../model/format";
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
+import { kindOf } from "../../model/savepointFormats";
 import type { Checkpoint, CheckpointConfiguration, CheckpointingStatistics, Job } from "../../types";
 import { CheckpointDetails } from "./CheckpointDetails";
 import type { JobProps } from "./JobPage";
@@ -81,10 +82,6 @@ export function CheckpointsPage({ job, route }: JobProps): JSX.Element {
   );
 }
 
-function kindOf(checkpoint: Checkpoint): string {
-  return checkpoint.checkpoint_type.toLowerCase().replaceAll("_", " ");
-}
-
 function CheckpointBars(props: { job: Job; history: readonly Checkpoint[]; selected: number | null }): JSX.Element {
   const shown = [...props.history].reverse();
   const durationOf = (each: Checkpoint): number =>
@@ -137,7 +134,7 @@ function CheckpointTable(props: { job: Job; history: readonly Checkpoint[]; sele
           order: (each) => each.id,
           numeric: true,
         },
-        { title: "kind", cell: kindOf, order: kindOf },
+        { title: "kind", cell: (each) => kindOf(each), order: (each) => kindOf(each) },
         { title: "state", cell: (each) => <State state={each.status} />, order: (each) => each.status },
         { title: "acknowledged", cell: (each) => `${each.num_acknowledged_subtasks} of ${each.num_subtasks}`, numeric: true },
         { title: "triggered", cell: (each) => time(each.trigger_timestamp), order: (each) => each.trigger_timestamp },

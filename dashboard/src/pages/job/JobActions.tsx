@@ -5,7 +5,9 @@ import { useRef, useState } from "preact/hooks";
 
 import * as api from "../../api";
 import { notices } from "../../model/Notices";
-import type { Job } from "../../types";
+import { untilCompleted } from "../../model/operations";
+import { FORMATS } from "../../model/savepointFormats";
+import type { Job, SavepointFormat } from "../../types";
 
 type Action = "checkpoint" | "savepoint" | "stop" | "cancel";
 
@@ -22,14 +24,11 @@ const EXPLANATIONS: Record<Exclude<Action, "checkpoint">, string> = {
   cancel: "Ends the job at once. What it has processed since the last checkpoint is not committed.",
 };
 
-const POLL_MS = 1_000;
-/** A savepoint that takes longer goes on; only this page does not wait for it. */
-const POLLS_MAX = 900;
-
 export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
   const [action, setAction] = useState<Exclude<Action, "checkpoint">>("savepoint");
   const [directory, setDirectory] = useState("");
+  const [format, setFormat] = useState<SavepointFormat>("CANONICAL");
   const [drain, setDrain] = useState(false);
   const [busy, setBusy] = useState(false);
   const ask = (wanted: Action): void => {
@@ -42,16 +41,10 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
   };
   const perform = async (wanted: Action): Promise<void> => {
     setBusy(true);
-    try {
-      const outcome = await run(job.jid, wanted, directory === "" ? undefined : directory, drain);
-      notices.tell("done", `${TITLES[wanted]}: done`, outcome);
-    } catch (error) {
-      const detail = error instanceof api.ApiError ? error.headline : String(error);
-      notices.tell("error", `${TITLES[wanted]} failed`, detail);
-    } finally {
-      setBusy(false);
-      onDone();
-    }
+    const request = { directory: directory === "" ? undefined : directory, format };
+    await notices.follow(TITLES[wanted], run(job.jid, wanted, request, drain));
+    setBusy(false);
+    onDone();
   };
   return (
     <div class="actions">
@@ -74,10 +67,21 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
           </h2>
           <p>{EXPLANATIONS[action]}</p>
           {action === "cancel" ? null : (
-            <label class="field">
-              Folder (empty: execution.checkpointing.savepoint-dir)
-              <input value={directory} onInput={(event) => setDirectory(event.currentTarget.value)} />
-            </label>
+            <>
+              <label class="field">
+                Folder (empty: execution.checkpointing.savepoint-dir)
+                <input value={directory} onInput={(event) => setDirectory(event.currentTarget.value)} />
+              </label>
+              <fieldset class="field">
+                <legend>Format</legend>
+                {FORMATS.map(([each, explanation]) => (
+                  <label key={each} class="check field-line">
+                    <input type="radio" name="format" checked={format === each} onChange={() => setFormat(each)} />
+                    {each.toLowerCase()}: {explanation}
+                  </label>
+                ))}
+              </fieldset>
+            </>
           )}
           {action === "stop" ? (
             <label class="check">
@@ -99,44 +103,18 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
   );
 }
 
-async function run(jobid: string, action: Action, directory: string | undefined, drain: boolean): Promise<string> {
+/** Returns what came of it; null while it goes on. */
+async function run(jobid: string, action: Action, request: api.SavepointRequest, drain: boolean): Promise<string | null> {
   if (action === "cancel") {
     await api.cancelJob(jobid);
     return "The job is being canceled.";
   }
   if (action === "checkpoint") {
     const trigger = await api.triggerCheckpoint(jobid);
-    for (let poll = 0; poll < POLLS_MAX; poll++) {
-      const { status, operation } = await api.checkpointStatus(jobid, trigger["request-id"]);
-      if (status.id === "COMPLETED") {
-        if (operation?.failureCause !== undefined) {
-          throw new Error(firstLine(operation.failureCause["stack-trace"]));
-        }
-        return `Checkpoint ${operation?.checkpointId ?? ""} is complete.`;
-      }
-      await pause();
-    }
-    return "It goes on; the page of checkpoints shows it.";
+    const done = await untilCompleted(() => api.checkpointStatus(jobid, trigger["request-id"]));
+    return done === null ? null : `Checkpoint ${done.checkpointId ?? ""} is complete.`;
   }
-  const trigger = action === "stop" ? await api.stopJob(jobid, directory, drain) : await api.triggerSavepoint(jobid, directory);
-  for (let poll = 0; poll < POLLS_MAX; poll++) {
-    const { status, operation } = await api.savepointStatus(jobid, trigger["request-id"]);
-    if (status.id === "COMPLETED") {
-      const failure = operation?.["failure-cause"];
-      if (failure !== undefined) {
-        throw new Error(firstLine(failure["stack-trace"]));
-      }
-      return `It is in ${operation?.location ?? "the folder named"}.`;
-    }
-    await pause();
-  }
-  return "It goes on; the page of checkpoints shows it.";
-}
-
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, POLL_MS));
-}
-
-function firstLine(text: string): string {
-  return text.split("\n").find((line) => line.trim() !== "") ?? "no cause was told";
+  const trigger = action === "stop" ? await api.stopJob(jobid, request, drain) : await api.triggerSavepoint(jobid, request);
+  const done = await untilCompleted(() => api.savepointStatus(jobid, trigger["request-id"]));
+  return done === null ? null : `It is in ${done.location ?? "the folder named"}.`;
 }

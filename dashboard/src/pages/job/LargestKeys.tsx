@@ -6,6 +6,7 @@ import { useState } from "preact/hooks";
 import * as api from "../../api";
 import { Empty, Panel } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
+import { messageOf } from "../../model/errors";
 import { bytes, count, percent } from "../../model/format";
 import { link } from "../../model/router";
 import type { Job } from "../../types";
@@ -36,7 +37,7 @@ export function LargestKeys({ job, vertex }: { job: Job; vertex: VertexFacts }):
     try {
       setKeys(await largestKeys(job.jid, vertex.name));
     } catch (error) {
-      setProblem(error instanceof api.ApiError ? error.headline : String(error));
+      setProblem(messageOf(error));
     } finally {
       setBusy(false);
     }

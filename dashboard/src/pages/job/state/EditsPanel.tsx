@@ -5,13 +5,11 @@ import { useState } from "preact/hooks";
 
 import * as api from "../../../api";
 import { Empty, Facts, Panel } from "../../../components/Basics";
+import { messageOf } from "../../../model/errors";
 import { plural } from "../../../model/format";
+import { untilCompleted } from "../../../model/operations";
 import type { StateEdit, StateEditOperation } from "../../../types";
 import { shownValue } from "./stateText";
-
-const POLL_MS = 500;
-/** An edit that takes longer goes on; only this page does not wait for it. */
-const POLLS_MAX = 1_200;
 
 type Outcome = NonNullable<StateEditOperation["operation"]>;
 
@@ -25,16 +23,20 @@ export function EditsPanel(props: {
   const [reason, setReason] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
-  const [outcome, setOutcome] = useState<Outcome | null>(null);
+  const [outcome, setOutcome] = useState<Outcome | "goes on" | null>(null);
   const write = async (): Promise<void> => {
     setBusy(true);
     setProblem("");
     setOutcome(null);
     try {
-      setOutcome(await written(props.jobid, props.snapshot, reason, edits));
-      props.onChange([]);
+      const trigger = await api.editState(props.jobid, props.snapshot, reason, edits);
+      const done = await untilCompleted(() => api.stateEditStatus(props.jobid, trigger["request-id"]));
+      setOutcome(done ?? "goes on");
+      if (done !== null) {
+        props.onChange([]);
+      }
     } catch (error) {
-      setProblem(error instanceof api.ApiError ? error.headline : error instanceof Error ? error.message : String(error));
+      setProblem(messageOf(error));
     } finally {
       setBusy(false);
     }
@@ -72,8 +74,23 @@ export function EditsPanel(props: {
       <p class="problem" role="alert">
         {problem}
       </p>
-      {outcome?.location === undefined ? null : <Written location={outcome.location} changes={outcome.changes ?? []} />}
+      {outcome === "goes on" ? <GoesOn /> : null}
+      {outcome === null || outcome === "goes on" || outcome.location === undefined ? null : (
+        <Written location={outcome.location} changes={outcome.changes ?? []} />
+      )}
     </Panel>
+  );
+}
+
+function GoesOn(): JSX.Element {
+  return (
+    <>
+      <h3>The new savepoint: it goes on</h3>
+      <p>
+        It takes longer than this page waits, and will be in <code>execution.checkpointing.savepoint-dir</code>, or beside the savepoint that
+        is edited where that is not set. To write the edits again would make a second one.
+      </p>
+    </>
   );
 }
 
@@ -113,20 +130,4 @@ function sentenceOf(edit: StateEdit): string {
     case "delete-key":
       return `key ${key} is deleted from all states of the operator`;
   }
-}
-
-async function written(jobid: string, snapshot: number, reason: string, edits: readonly StateEdit[]): Promise<Outcome> {
-  const trigger = await api.editState(jobid, snapshot, reason, edits);
-  for (let poll = 0; poll < POLLS_MAX; poll++) {
-    const { status, operation } = await api.stateEditStatus(jobid, trigger["request-id"]);
-    if (status.id === "COMPLETED" && operation !== null) {
-      const failure = operation["failure-cause"];
-      if (failure !== undefined) {
-        throw new Error(failure["stack-trace"].split("\n", 1)[0]);
-      }
-      return operation;
-    }
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
-  throw new Error("It goes on, longer than this page waits.");
 }

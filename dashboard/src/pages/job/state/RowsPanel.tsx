@@ -6,6 +6,7 @@ import { useRef, useState } from "preact/hooks";
 import * as api from "../../../api";
 import { Empty, Panel } from "../../../components/Basics";
 import { DataTable, type Column } from "../../../components/DataTable";
+import { messageOf } from "../../../model/errors";
 import { count, plural, time } from "../../../model/format";
 import type { JsonValue, StateEdit, StateFigures, StateOperator, StateRows } from "../../../types";
 import { EditDialog, type EditDialogHandle } from "./EditDialog";
@@ -55,7 +56,7 @@ export function RowsPanel(props: {
       };
       setReading({ rows: await api.stateRows(jobid, operator.id, snapshot, query), at: Date.now() });
     } catch (error) {
-      setProblem(error instanceof api.ApiError ? error.headline : String(error));
+      setProblem(messageOf(error));
     } finally {
       setBusy(false);
     }
