@@ -110,8 +110,8 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
 
     `savepoint_format`: CANONICAL or NATIVE, empty for checkpoints. `end_to_end_duration_ms`: from the trigger to the
     publication or the failure, -1 before. `external_path`: the folder of a completed one, without passwords, empty
-    where it lies in the driver's memory. `is_discarded`: newer ones have replaced it. `failure_timestamp_ms` is -1 unless it
-    failed.
+    where it lies in the driver's memory. `is_discarded`: newer ones have replaced it. `failure_timestamp_ms` is -1
+    unless it failed.
     """
 
     checkpoint_id: int
