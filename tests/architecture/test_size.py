@@ -10,9 +10,9 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (45, 5_000),
+    "api": (45, 5_015),
     "checkpoint": (23, 2_740),
-    "cli": (63, 5_595),
+    "cli": (63, 5_600),
     "client": (8, 710),
     "cluster": (166, 15_920),
     "common": (21, 150),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_130)
+WHEEL_CEILING: Final = (957, 95_150)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
