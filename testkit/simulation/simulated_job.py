@@ -73,7 +73,9 @@ class _PacedReader(SourceReader):
         return InputStatus.NOTHING_AVAILABLE
 
     def pending_record_count(self) -> int:
-        return sum(len(range(first, self._source.count, step)) for first, step in self._splits)
+        # Any thread asks.
+        splits = list(self._splits)
+        return sum(len(range(first, self._source.count, step)) for first, step in splits)
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
         return [msgspec.msgpack.encode(split) for split in self._splits]
