@@ -17,6 +17,7 @@ from headrace.api.executors import (
     ATTACHED,
     PipelineExecutor,
     executor_for,
+    job_finished,
     job_planned,
     job_submitted,
     known_parallelism,
@@ -264,13 +265,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         if client.outlives_program and not self._settings.get(ATTACHED):
             return DetachedJobExecutionResult(client.get_job_id())
         try:
-            return client.get_job_execution_result().result()
+            result = client.get_job_execution_result().result()
         except (JobExecutionError, JobCancelledError):
             self._cached_streams.ended_without_result(client.get_job_id())
             raise
         except KeyboardInterrupt:
             program_end.leave_interrupted_job(client)
             raise
+        job_finished(result)
+        return result
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Submit the program as a job and return its handle; `get_job_execution_result().result()` waits for its end.

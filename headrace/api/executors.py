@@ -11,7 +11,7 @@ from headrace.core.errors import ConfigurationError, HostError, ProgramError
 from headrace.graph.pipeline_options import runs_in_batch
 
 if TYPE_CHECKING:
-    from headrace.api.client.job_client import JobClient
+    from headrace.api.client.job_client import JobClient, JobExecutionResult
     from headrace.core.ids import ClusterDataSetId
     from headrace.gateways.messages import DataSetInfo
     from headrace.graph.job_graph import JobGraph
@@ -79,6 +79,7 @@ class _Registry:
         self.active: PipelineExecutor | None = None
         self.on_submitted: Callable[[JobClient], None] | None = None
         self.on_planned: Callable[[StreamGraph, Settings], None] | None = None
+        self.on_finished: Callable[[JobExecutionResult], None] | None = None
         self.made: dict[str, PipelineExecutor] = {}
         self.default_settings: dict[str, str] = {}
         # Two threads of a program may submit their first jobs at once, and must find the same executor.
@@ -92,13 +93,15 @@ def set_active_executor(
     executor: PipelineExecutor | None,
     on_submitted: "Callable[[JobClient], None] | None" = None,
     on_planned: "Callable[[StreamGraph, Settings], None] | None" = None,
+    on_finished: "Callable[[JobExecutionResult], None] | None" = None,
 ) -> None:
     """Run every job of this process on `executor` from now on; None goes back to look-up by name.
 
-    `on_submitted` is called with each job that is submitted then, `on_planned` with each plan before that.
+    `on_submitted` is called with each job that is submitted then, `on_planned` with each plan before that, and
+    `on_finished` with each result for which `execute` has waited.
     """
     _registry.active, _registry.on_submitted = executor, on_submitted
-    _registry.on_planned = on_planned
+    _registry.on_planned, _registry.on_finished = on_planned, on_finished
 
 
 def active_executor() -> PipelineExecutor | None:
@@ -116,6 +119,12 @@ def job_planned(graph: "StreamGraph", settings: Settings) -> None:
     """Tell the listener of `set_active_executor`, if there is one, that a job is about to be submitted."""
     if _registry.on_planned is not None:
         _registry.on_planned(graph, settings)
+
+
+def job_finished(result: "JobExecutionResult") -> None:
+    """Tell the listener of `set_active_executor`, if there is one, that `execute` has a result."""
+    if _registry.on_finished is not None:
+        _registry.on_finished(result)
 
 
 def set_default_settings(settings: Mapping[str, str]) -> None:

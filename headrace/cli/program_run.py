@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import click
 
-from headrace.api.client.job_client import JobClient
+from headrace.api.client.job_client import JobClient, JobExecutionResult
 from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
@@ -45,6 +45,7 @@ def run_here(
     executor: PipelineExecutor,
     *,
     on_submitted: Callable[[JobClient], None] | None = None,
+    on_finished: Callable[[JobExecutionResult], None] | None = None,
     before_close: Callable[[], None] | None = None,
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
@@ -60,7 +61,7 @@ def run_here(
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
     # The program's own modules lie beside it; on the workers they need --python-files.
-    set_active_executor(executor, on_submitted=on_submitted)
+    set_active_executor(executor, on_submitted=on_submitted, on_finished=on_finished)
     program_begins()
     forget_jobs()
     take_back = end_in_order_when_terminated()

@@ -359,13 +359,16 @@ def _run_shown(
 ) -> int:
     """Run the program here with what shows its jobs: the id, the display, the answer of `--json`."""
     display = ProgressDisplay.choose(progress)
+    given = Settings(settings)
+    # As in Flink, which prints no such lines of a program that a cluster of its own runs.
+    is_elsewhere = runs_elsewhere(given)
 
     def submitted(client: JobClient) -> None:
         if answer is not None:
             answer.take_job(client)
-        if is_detached:
+        if is_elsewhere:
             click.echo(f"Job has been submitted with JobID {client.get_job_id()}")
-        elif display is not None:
+        if display is not None and not is_detached:
             display.watch(client)
 
     def end_shows() -> None:
@@ -375,8 +378,7 @@ def _run_shown(
             answer.ask_jobs()
 
     on_error = report_failure if answer is None else answer.take_error
-    given = Settings(settings)
-    if is_highly_available(given) and not runs_elsewhere(given):
+    if is_highly_available(given) and not is_elsewhere:
         # Imported late: few programs need it.
         from headrace.cli.application_run import run_application
         from headrace.spark.executor import SparkExecutor
@@ -396,7 +398,7 @@ def _run_shown(
             module=module,
         )
     try:
-        executor = create_executor(Settings(settings))
+        executor = create_executor(given)
     except HeadraceError as error:
         return on_error(error)
     return run_here(
@@ -405,6 +407,7 @@ def _run_shown(
         settings,
         executor,
         on_submitted=submitted,
+        on_finished=click.echo if is_elsewhere else None,
         before_close=end_shows,
         on_error=on_error,
         module=module,

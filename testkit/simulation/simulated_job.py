@@ -72,6 +72,11 @@ class _PacedReader(SourceReader):
         self._context.timers.schedule(self._due_ms, lambda _: self._context.wake())
         return InputStatus.NOTHING_AVAILABLE
 
+    def pending_record_count(self) -> int:
+        # Any thread asks.
+        splits = list(self._splits)
+        return sum(len(range(first, self._source.count, step)) for first, step in splits)
+
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
         return [msgspec.msgpack.encode(split) for split in self._splits]
 

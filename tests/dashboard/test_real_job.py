@@ -18,7 +18,7 @@ from headrace import StreamExecutionEnvironment, WatermarkStrategy
 from headrace.common import Configuration, Time
 from headrace.connectors.datagen.source import DataGeneratorSource, IndexSequence
 from headrace.core.types.type_info import Types
-from headrace.datastream import DataStream, MapFunction, RuntimeContext
+from headrace.datastream import DataStream, KeyedProcessFunction, MapFunction, RuntimeContext
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Source, SourceReader
@@ -80,18 +80,42 @@ class Itself(TimestampAssigner):
         return value if value >= DAY_MS else value + 1_600_000_000_000
 
 
-class HalfSilentSource(DataGeneratorSource):
-    """One subtask reads two splits, as after a restart with less parallelism; the second has no record for a year."""
+class MovingSource(DataGeneratorSource):
+    """Numbers that are times, each a millisecond after the last one, 50 a second."""
 
     def __init__(self) -> None:
         first = 1_700_000_000_000
         super().__init__(lambda index: first + index, type_info=Types.LONG(), rows_per_second=50)
+
+
+class HalfSilentSource(MovingSource):
+    """One subtask reads two splits, as after a restart with less parallelism; the second has no record for a year."""
 
     def create_reader(self, context: SubtaskContext) -> SourceReader:
         reader = super().create_reader(context)
         splits = IndexSequence(0, 1), IndexSequence(1, SILENT_STEP)
         reader.restore_splits([msgspec.msgpack.encode(each) for each in splits])
         return reader
+
+
+class HalfStandingSource(MovingSource):
+    """Its last subtask has what a gate lets through, which is of an earlier day; the others go on."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__()
+        self._gate = gate
+
+    def create_reader(self, context: SubtaskContext) -> SourceReader:
+        if context.subtask_index < context.parallelism - 1:
+            return super().create_reader(context)
+        return GatedSource(self._gate, None).create_reader(context)
+
+
+class Forward(KeyedProcessFunction):
+    """Emits what it gets."""
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[int]:
+        yield value
 
 
 class FailTogether(MapFunction):
@@ -197,6 +221,10 @@ def test_state_of_a_running_job_is_read_and_a_snapshot_is_edited(
     program.client.cancel().result(30)
 
 
+def five_keys(number: int) -> int:
+    return number % 5
+
+
 def by_value(env: StreamExecutionEnvironment, source: Source, name: str) -> DataStream:
     """Return numbers that are their own event times, in order."""
     in_order = WatermarkStrategy.for_monotonous_timestamps()
@@ -205,7 +233,7 @@ def by_value(env: StreamExecutionEnvironment, source: Source, name: str) -> Data
 
 def one_window(numbers: DataStream) -> None:
     """Put the numbers into windows that no watermark ends."""
-    keyed = numbers.key_by(lambda number: number % 5, key_type=Types.LONG())
+    keyed = numbers.key_by(five_keys, key_type=Types.LONG())
     windows = keyed.window(TumblingEventTimeWindows.of(Time.days(1)))
     windows.reduce(lambda first, _: first).name("daily").print()
 
@@ -215,6 +243,13 @@ def holder_of(address: str, job_id: object, split: str) -> dict[str, Any]:
     subtasks = RestClient(address, "").get(f"/jobs/{job_id}/watermarks")["subtasks"]
     (found,) = [one for one in subtasks if split in [each["id"] for each in one["splits"]]]
     return found
+
+
+def last_record_of(address: str, job_id: object, count: int) -> float:
+    """Return when the one subtask that has read `count` records got the last of them."""
+    told = RestClient(address, "").get(f"/jobs/{job_id}/watermarks")
+    (one,) = [each for each in told["subtasks"] if each["records-read"] == count]
+    return told["now"] - one["idle-time"]
 
 
 def shown_ms(since: Locator) -> float:
@@ -231,11 +266,8 @@ def test_the_source_that_stands_is_named_with_its_last_record_s_time(
     gate = GATES["stands"] = Gate(1)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
-    moving = DataGeneratorSource(
-        lambda index: 1_700_000_000_000 + index, type_info=Types.LONG(), rows_per_second=50
-    )
     standing = by_value(env, GatedSource("stands", None), "standing")
-    one_window(by_value(env, moving, "moving").union(standing))
+    one_window(by_value(env, MovingSource(), "moving").union(standing))
     client = env.execute_async("a source that stands")
     watched.open(executor.rest_address, f"/job/{client.get_job_id()}/no-output")
     cause = watched.page.locator(".findings > li.cause", has_text="The watermark is held back by")
@@ -245,10 +277,42 @@ def test_the_source_that_stands_is_named_with_its_last_record_s_time(
     expect(
         watched.page.locator(".findings > li", has_text="reads nothing any more")
     ).to_be_visible()
-    subtasks = RestClient(executor.rest_address, "").get(f"/jobs/{client.get_job_id()}/watermarks")
-    (one,) = [each for each in subtasks["subtasks"] if each["records-read"] == gate.limit]
-    last_record_ms = subtasks["now"] - one["idle-time"]
+    last_record_ms = last_record_of(executor.rest_address, client.get_job_id(), gate.limit)
     assert abs(shown_ms(cause.locator(".since")) - last_record_ms) < 3_000
+    assert watched.problems == []
+    client.cancel().result(30)
+
+
+def test_the_subtask_behind_other_vertices_that_holds_a_join_back_is_named_and_since_when(
+    executor: MiniClusterExecutor, watched: WatchedPage
+) -> None:
+    GATES["half stands"] = gate = Gate(4)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2)
+
+    def processed(numbers: DataStream, name: str) -> DataStream:
+        keyed = numbers.key_by(five_keys, key_type=Types.LONG())
+        return keyed.process(Forward(), output_type=Types.LONG()).name(name)
+
+    orders = processed(by_value(env, MovingSource(), "orders"), "enrich")
+    payments = processed(by_value(env, HalfStandingSource("half stands"), "payments"), "clean")
+    pairs = orders.join(payments).where(five_keys).equal_to(five_keys)
+    pairs.window(TumblingEventTimeWindows.of(Time.days(1))).apply(lambda order, _: order).print()
+    client = env.execute_async("a join that waits")
+    watched.open(executor.rest_address, f"/job/{client.get_job_id()}/no-output")
+    cause = watched.page.locator(".findings > li.cause", has_text="The watermark is held back by")
+    # The join gets it of both subtasks of "clean", and these of the source.
+    expect(cause).to_contain_text("by subtask 1 of “Source: payments", timeout=FIGURES_MS)
+    expect(cause).to_contain_text("behind the most advanced input")
+    silent = watched.page.locator(".findings > li", has_text="1 subtask of “Source: payments")
+    expect(silent).to_contain_text("Subtask 1 has waited longest for a record.")
+    expect(cause).to_have_count(1)
+    # The gate lets the subtask read every other of its numbers.
+    last_record_ms = last_record_of(executor.rest_address, client.get_job_id(), gate.limit // 2)
+    for finding in (cause, silent):
+        assert abs(shown_ms(finding.locator(".since")) - last_record_ms) < 3_000
+    cause.get_by_role("link", name="Its subtask 1").click()
+    expect(watched.page.get_by_role("dialog")).to_be_visible()
     assert watched.problems == []
     client.cancel().result(30)
 

@@ -90,9 +90,9 @@ def metrics_page() -> str:
 
 
 def _where(metric: MetricName, measured: MeasuredMetrics) -> str:
-    if metric.name in measured.reported:
-        return "yes"
     if metric in _WHERE_ASKED_FOR:
         return "where asked for"
+    if metric.name in measured.reported:
+        return "yes"
     assert metric.name in measured.by_reporters, f"nobody measures {metric.name}"
     return "of its own"

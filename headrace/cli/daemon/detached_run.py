@@ -75,6 +75,7 @@ def _say(cluster: DeployedCluster, name: str) -> None:
         )
         click.echo(f"end it with 'headrace cluster stop {name}-standby'")
     elif cluster.job_id:
+        click.echo(f"Job has been submitted with JobID {cluster.job_id}")
         click.echo(f"job {cluster.job_id} runs in process {cluster.pid}")
     else:
         click.echo(f"the program runs in process {cluster.pid}")

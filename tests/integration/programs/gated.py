@@ -79,6 +79,11 @@ class _GatedReader(SourceReader):
             return InputStatus.END_OF_INPUT
         return InputStatus.NOTHING_AVAILABLE
 
+    def pending_record_count(self) -> int | None:
+        if self._count is None:
+            return None
+        return sum(len(range(first, self._count, step)) for first, step in self._splits)
+
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
         return [msgspec.msgpack.encode(split) for split in self._splits]
 

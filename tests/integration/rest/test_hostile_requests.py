@@ -1,6 +1,7 @@
 """Whatever a request holds, the endpoint of a cluster that really runs answers it, and its job goes on."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from http.client import HTTPConnection
@@ -17,16 +18,22 @@ from headrace.rest.client import RestClient
 from headrace.rest.messages import MESSAGE
 from headrace.rest.routes import ROUTES
 from headrace.testing.minicluster_executor import MiniClusterExecutor
-from tests.integration.rest.counting_program import SETTINGS, Program, await_running, vertices
+from tests.integration.rest.counting_program import (
+    SETTINGS,
+    Program,
+    await_running,
+    completed,
+    vertices,
+)
 from tests.unit.graph.graphs import job, line
 from tests.unit.rest.hostile_requests import (
     BODIES,
     NAMES,
     VALUES,
-    assert_answered,
     filled,
     logged_errors,
 )
+from tests.unit.rest.openapi_answers import DocumentedAnswers
 from tests.unit.rest.openapi_requests import operations_of, requests_of
 from tests.unit.rest.served_cluster import Answer
 
@@ -35,8 +42,12 @@ LEFT_OUT = {("DELETE", "/cluster")}
 DRAWN_ROUTES = st.sampled_from([one for one in ROUTES if (one.method, one.path) not in LEFT_OUT])
 ENDS_A_JOB = {("PATCH", "/jobs/{jobid}"), ("POST", "/jobs/{jobid}/stop")}
 ENDING = ("yarn-cancel", "/cancel")
+IS_NOT_THERE = re.compile(
+    r"\{(triggerid|filename|operatorid|jarid)\}|/profiler|/rescales/|/resource-requirements"
+)
+"""What this job and cluster have none of, so that the answer is an error."""
 BOUNDED = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 GRAPH = msgspec.msgpack.encode(job(line()))
 
@@ -58,7 +69,12 @@ class RunningCluster:
             "1",
         ]
         self.values = st.sampled_from(known) | VALUES
-        self.operations = operations_of(self.rest.get("/openapi.json"))
+        page = self.rest.get("/openapi.json")
+        self.operations = operations_of(page)
+        self._documented = DocumentedAnswers(page)
+        trigger = self.rest.post(f"{program.job}/checkpoints", {})["request-id"]
+        done = completed(self.rest, f"{program.job}/checkpoints/{trigger}")
+        self.checkpoint_id: int = done["checkpointId"]
         self.known = {
             "jobid": st.just(known[0]),
             "applicationid": st.just(known[0]),
@@ -74,13 +90,14 @@ class RunningCluster:
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            return Answer(response.status, response.read(), dict(response.getheaders()))
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, response.read(), found)
         finally:
             connection.close()
 
-    def check(self, path: str, answer: Answer) -> None:
-        """Assert that a route, named by its path in the table, did not fail, and that the job runs."""
-        assert_answered(path, answer)
+    def check(self, method: str, path: str, answer: Answer) -> None:
+        """Assert that a route, named by its path in the table, answered as the page says, and that the job runs."""
+        self._documented.check(method, path, answer)
         assert self.rest.get(f"{self.program.job}/status")["status"] == "RUNNING"
 
 
@@ -103,6 +120,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
             rest.patch(program.job, mode="cancel")
 
 
+def test_each_answer_about_the_job_is_as_its_page_describes_it(cluster: RunningCluster) -> None:
+    job = cluster.program.job
+    known = {
+        "jobid": job.removeprefix("/jobs/"),
+        "applicationid": job.removeprefix("/jobs/"),
+        "vertexid": vertices(cluster.rest, job)[1]["id"],
+        "taskmanagerid": cluster.rest.get("/taskmanagers")["taskmanagers"][0]["id"],
+        "subtaskindex": "1",
+        "attempt": "0",
+        "checkpointid": str(cluster.checkpoint_id),
+    }
+    answered: set[str] = set()
+    for name, operation in cluster.operations.items():
+        if operation.method == "GET" and not name.endswith(ENDING):
+            path = re.sub(r"\{(\w+)\}", lambda found: known.get(found[1], "0"), operation.path)
+            answer = cluster.ask("GET", path, None, {})
+            cluster.check("GET", operation.path, answer)
+            assert (answer.status == 200) != bool(IS_NOT_THERE.search(name)), (name, answer)
+            answered |= {name} if answer.status == 200 else set[str]()
+    assert len(answered) >= 55
+
+
 @BOUNDED
 @given(data=st.data())
 def test_no_request_fails_inside_or_stops_the_job(
@@ -120,7 +159,7 @@ def test_no_request_fails_inside_or_stops_the_job(
     with logged_errors() as errors:
         answer = cluster.ask(route.method, path, body, headers)
     assert errors == []
-    cluster.check(route.path, answer)
+    cluster.check(route.method, route.path, answer)
 
 
 @BOUNDED
@@ -138,7 +177,7 @@ def test_what_the_description_of_an_operation_allows_or_forbids_stops_no_job(
     with logged_errors() as errors:
         answer = cluster.ask(drawn.method, drawn.target, drawn.body, drawn.headers)
     assert errors == []
-    cluster.check(operation.path, answer)
+    cluster.check(operation.method, operation.path, answer)
 
 
 @BOUNDED
@@ -154,10 +193,11 @@ def test_a_damaged_job_graph_fails_alone(cluster: RunningCluster, data: st.DataO
         answer = cluster.ask("POST", "/jobs", bytes(graph), headers)
     assert errors == []
     assert answer.status in (200, 400, 409), answer.body
-    cluster.check("/jobs", answer)
+    cluster.check("POST", "/jobs", answer)
 
 
-@BOUNDED
+# Each example takes the time of a process.
+@settings(BOUNDED, max_examples=150)
 @given(content=st.binary(max_size=200), body=BODIES)
 def test_a_program_of_any_bytes_fails_alone(
     cluster: RunningCluster, content: bytes, body: Any
@@ -166,9 +206,10 @@ def test_a_program_of_any_bytes_fails_alone(
     form = b"--headrace-b\r\n" + part + content + b"\r\n--headrace-b--\r\n"
     headers = {"Content-Type": "multipart/form-data; boundary=headrace-b"}
     answer = cluster.ask("POST", "/jars/upload", form, headers)
-    cluster.check("/jars/upload", answer)
+    cluster.check("POST", "/jars/upload", answer)
     if answer.status != 200:
         return
     program = quote(json.loads(answer.body)["filename"].rpartition("/")[2], safe="")
-    cluster.check("/jars/{jarid}/run", cluster.ask("POST", f"/jars/{program}/run", body, {}))
+    answer = cluster.ask("POST", f"/jars/{program}/run", body, {})
+    cluster.check("POST", "/jars/{jarid}/run", answer)
     assert cluster.ask("DELETE", f"/jars/{program}", None, {}).status == 200

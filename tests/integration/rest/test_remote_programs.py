@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 
 from headrace import RestClusterClient
 from headrace.core.lifecycle import JobStatus
+from headrace.rest.client import RestClient
+from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT
@@ -92,6 +95,72 @@ def test_a_job_is_cancelled_by_a_process_that_did_not_submit_it(
     assert client("cancel", address, job)[0] == "JobCancelledError"
 
 
+def headrace_run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `headrace run` in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", "run", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+WITH_A_HELPER = """
+import sys
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+from word_lengths import length
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection(sys.argv[1:], type_info=Types.STRING()).map(length, output_type=Types.INT()).print()
+print("before", __name__)
+env.execute("lengths")
+print("after")
+"""
+SUBMITTED = r"Job has been submitted with JobID ([0-9a-f]{32})"
+FINISHED = r"Program execution finished\nJob with JobID \1 has finished\.\nJob Runtime: \d+ ms\n\n"
+
+
+@pytest.mark.parametrize("named", [("-pym", "wordjob"), ("-py", "wordjob.py")], ids=["pym", "py"])
+@pytest.mark.parametrize("detached", [(), ("-d",)], ids=["attached", "detached"])
+def test_options_of_flink_run_bring_a_program_to_a_cluster_and_its_lines_name_the_job(
+    address: str, tmp_path: Path, detached: tuple[str, ...], named: tuple[str, str]
+) -> None:
+    folder, helpers = tmp_path / "program", tmp_path / "elsewhere"
+    folder.mkdir()
+    helpers.mkdir()
+    (folder / "wordjob.py").write_text(WITH_A_HELPER)
+    (helpers / "word_lengths.py").write_text("def length(word):\n    return len(word)\n")
+    files = ("-pyfs", "../elsewhere/word_lengths.py")
+    place = ("-t", "remote", "-m", address.removeprefix("http://"))
+    done = headrace_run(folder, *detached, *place, *files, *named, "to", "be")
+    assert done.returncode == 0, done.stderr
+    end = "" if detached else FINISHED
+    found = re.fullmatch(f"before __main__\n{SUBMITTED}\n{end}after\n", done.stdout)
+    assert found is not None, done.stdout
+    rest = RestClient.of(find_connection(None, print))
+    wait_until(lambda: rest.get(f"/jobs/{found[1]}/status")["status"] == "FINISHED", what="the end")
+    assert rest.get(f"/jobs/{found[1]}")["name"] == "lengths"
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [("raise ValueError('no')", 1, "ValueError: no"), ("sys.exit(3)", 3, "")],
+    ids=["exception", "exit"],
+)
+def test_the_exit_code_is_that_of_the_program(
+    address: str, tmp_path: Path, end: str, code: int, said: str
+) -> None:
+    program = tmp_path / "ends.py"
+    program.write_text(f"import sys\n{end}\n")
+    done = headrace_run(tmp_path, "-m", address.removeprefix("http://"), "-py", str(program))
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
 LEAVES_A_JOB = """
 from headrace.common import Types
 from headrace.datastream import StreamExecutionEnvironment
@@ -111,16 +180,7 @@ def test_headrace_run_as_json_tells_of_its_jobs_in_one_document(
 ) -> None:
     program = tmp_path / "halves.py"
     program.write_text(LEAVES_A_JOB.format(divisor=divisor))
-    place = address.removeprefix("http://")
-    command = ["-m", "headrace", "run", "--json", "-m", place, str(program)]
-    done = subprocess.run(
-        [sys.executable, *command],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = headrace_run(tmp_path, "--json", "-m", address.removeprefix("http://"), str(program))
     told = json.loads(done.stdout)
     [job] = told["jobs"]
     assert (job["name"], job["state"], told["exit-code"]) == ("halves", state, code)

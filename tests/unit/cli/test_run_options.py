@@ -1,5 +1,6 @@
 """Options of `flink run` that `headrace run` takes under the same names, and those that it refuses with a remedy."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.api import executors
+from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
+from headrace.client.deployed_cluster import DeployedCluster
 from tests.unit.cli.shell import Shell
 
 PROGRAM = """\
@@ -186,6 +189,26 @@ def test_the_help_has_flink_s_names_without_those_that_are_refused(shell: Shell)
         assert f"  {name}, --" in text, name
     for name in ("--class", "--pyClientExecutable", "--pyPythonPath"):
         assert name not in text
+
+
+def test_a_script_finds_the_id_of_the_job_of_a_daemon_in_flink_s_line(
+    shell: Shell, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = DeployedCluster("http://127.0.0.1:8081", job_id="0a" * 16, pid=7, log_folder="/logs")
+    waits = DeployedCluster(leader="first", pid=7, log_folder="/logs")
+    deployed = iter([runs, runs, waits])
+    monkeypatch.setattr(
+        DaemonClusterDescriptor, "deploy_application_cluster", lambda *_, **__: next(deployed)
+    )
+    line = f"Job has been submitted with JobID {'0a' * 16}"
+    shown = shell("run", "-d", str(program))
+    assert (shown.code, shown.lines[0]) == (0, line), shown.err
+    assert f"job {'0a' * 16} runs in process 7" in shown.lines
+    assert json.loads(shell("run", "-d", "--json", str(program)).out)["jobs"] == [
+        {"job-id": "0a" * 16}
+    ]
+    # No job, no line.
+    assert "submitted" not in shell("run", "-d", str(program)).out
 
 
 def test_a_daemon_is_told_the_module(

@@ -20,7 +20,6 @@ from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics.cluster_names import CLUSTER_METRIC_NAMES
 from headrace.metrics.metric_name import MetricScope
-from headrace.metrics.names import PENDING_RECORDS
 from headrace.metrics.readings import MetricReport
 from headrace.metrics.reporters import reporter_setup
 from headrace.metrics.reporters.prometheus_families import MetricFamilies
@@ -31,7 +30,6 @@ FOLDER = Path(__file__).resolve().parents[3] / "examples" / "monitoring"
 NAME = re.compile(r"flink_\w+")
 UNITS = {"none", "short", "percent", "percentunit", "bytes", "Bps", "ops", "ns", "ms"}
 """Grafana's names of units."""
-ONLY_IN_SOME_CONNECTORS = f"flink_taskmanager_job_task_operator_{PENDING_RECORDS.name}"
 
 
 class NumberAsTime(TimestampAssigner):
@@ -88,7 +86,7 @@ def test_each_name_in_the_dashboard_is_reported(
 ) -> None:
     named = {name for expression in expressions(dashboard) for name in NAME.findall(expression)}
     assert len(named) > 35
-    assert named - reported.keys() - {ONLY_IN_SOME_CONNECTORS} == set()
+    assert named - reported.keys() == set()
 
 
 def test_each_label_in_the_dashboard_is_one_of_its_metric(
@@ -101,8 +99,7 @@ def test_each_label_in_the_dashboard_is_one_of_its_metric(
             used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
             used |= set(re.findall(r"(\w+)=~", target["expr"]))
             used |= set(re.findall(r"by \((\w+)\)", target["expr"]))
-            known = reported.get(name, reported["flink_taskmanager_job_task_operator_numRecordsIn"])
-            wrong += [f"{name}: {label}" for label in used - known]
+            wrong += [f"{name}: {label}" for label in used - reported[name]]
     assert wrong == []
 
 

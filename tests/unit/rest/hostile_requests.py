@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from hypothesis import strategies as st
@@ -197,27 +197,3 @@ def request_bytes(
         f"{method} {target} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode("latin-1")
         + body
     )
-
-
-class DocumentedAnswers:
-    """Answers that the server's own description of itself, as it is served, has for each route."""
-
-    def __init__(self, cluster: ServedCluster) -> None:
-        self._paths: Final[dict[str, Any]] = cluster.get("/openapi.json").json["paths"]
-
-    def statuses(self, method: str, path: str) -> list[str]:
-        """Return statuses of a route, with `4XX` for all of them; empty where the route is not described."""
-        return list(self._paths.get(path, {}).get(method.lower(), {}).get("responses", {}))
-
-    def check(self, method: str, path: str, answer: Answer) -> None:
-        """Assert that an answer is one that is described, and that an error has the shape of errors."""
-        assert_answered(path, answer)
-        if answer.headers.get("content-type") != MESSAGE:
-            # A path of messages alone is not described, and not there for who takes none.
-            known = self.statuses(method, path) or ["4XX"]
-            is_known = {str(answer.status), f"{answer.status // 100}XX"} & set(known)
-            assert is_known, (method, path, answer.status, known)
-            if answer.status < 400:
-                return
-            errors = answer.json["errors"]
-            assert errors and all(isinstance(text, str) for text in errors)

@@ -20,12 +20,12 @@ from tests.unit.rest.hostile_requests import (
     HEADERS,
     NAMES,
     VALUES,
-    DocumentedAnswers,
     exchange,
     filled,
     logged_errors,
     request_bytes,
 )
+from tests.unit.rest.openapi_answers import DocumentedAnswers
 from tests.unit.rest.openapi_requests import operations_of, requests_of
 from tests.unit.rest.sample_cluster import COUNTER, FAILED_JOB, RUNNING_JOB, TASK_MANAGER
 from tests.unit.rest.served_cluster import ServedCluster, served_cluster
@@ -57,7 +57,7 @@ def cluster(
 
 @pytest.fixture(scope="module")
 def documented(cluster: ServedCluster) -> DocumentedAnswers:
-    return DocumentedAnswers(cluster)
+    return DocumentedAnswers(cluster.get("/openapi.json").json)
 
 
 @pytest.fixture(scope="module")

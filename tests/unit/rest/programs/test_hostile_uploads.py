@@ -17,11 +17,11 @@ from headrace.rest.programs.uploaded_programs import ENDINGS
 from testkit.waiting import wait_until
 from tests.unit.rest.hostile_requests import (
     ANSWER_TIMEOUT_S,
-    DocumentedAnswers,
     exchange,
     logged_errors,
     request_bytes,
 )
+from tests.unit.rest.openapi_answers import DocumentedAnswers
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
 
 UPLOADS = "headrace-web-upload"
@@ -63,7 +63,7 @@ def cluster(root: Path) -> Iterator[ServedCluster]:
 
 @pytest.fixture(scope="module")
 def documented(cluster: ServedCluster) -> DocumentedAnswers:
-    return DocumentedAnswers(cluster)
+    return DocumentedAnswers(cluster.get("/openapi.json").json)
 
 
 def files_of(root: Path) -> set[Path]:
