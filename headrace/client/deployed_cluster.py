@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.cluster.high_availability.lease import leader_at
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.rest.connections import connection_in
@@ -34,6 +33,9 @@ class DeployedCluster(msgspec.Struct, frozen=True):
     @property
     def behind(self) -> str:
         """The leader of a standby with its address, as people read it."""
+        # Imported late: clients need no part of the cluster.
+        from headrace.cluster.high_availability.lease import leader_at
+
         return leader_at(self.leader, self.address)
 
     def get_cluster_client(self, settings: Settings | None = None) -> "RestClusterClient":

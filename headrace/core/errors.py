@@ -95,6 +95,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.kafka.enumerator: NoOffsetError
 +- connectors.kafka.transaction_commit: StagedRecordsLostError
 +- connectors.postgres.staged_commit: StagedRowsLostError
++- api.client.collected_records: CollectedRecordsLostError
 +- api.client.job_client: ClusterClosedError
 |  +- client.rest_dispatcher: ClusterLostError
 +- api.client.job_state: NoCommittedStateError

@@ -254,13 +254,13 @@ class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):
 class CollectedResults(msgspec.Struct, frozen=True):
     """Records of a collect sink from piece `offset` on. `is_finished`: nothing follows `pieces`.
 
-    `job_master_id` says whose offsets these are: the next JobMaster of the job counts its pieces anew.
+    `coordinator_id` says whose offsets these are: that of the job's next JobMaster counts its pieces anew.
     """
 
     offset: int
     pieces: tuple[CollectedPiece, ...]
     is_finished: bool
-    job_master_id: str = ""
+    coordinator_id: str = ""
 
 
 class JobGateway(Protocol):

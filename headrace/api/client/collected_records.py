@@ -46,7 +46,7 @@ class CloseableIterator:
         self._operator_id = operator_id
         self._batch_type = batch_type
         self._offset = 0
-        self._job_master_id: str | None = None
+        self._coordinator_id: str | None = None
         self._rows: deque[Any] = deque()
         # Batches that came and of which no record was given yet.
         self._batches: deque[RecordBatch] = deque()
@@ -173,9 +173,9 @@ class CloseableIterator:
         self._client.get_job_execution_result().result()
 
     def _take_over(self, results: CollectedResults) -> None:
-        if self._job_master_id not in (None, results.job_master_id):
+        if self._coordinator_id not in (None, results.coordinator_id):
             raise CollectedRecordsLostError(str(self._client.get_job_id()))
-        self._job_master_id = results.job_master_id
+        self._coordinator_id = results.coordinator_id
         for piece in results.pieces[max(0, self._offset - results.offset) :]:
             attempt = (piece.subtask_index, piece.attempt_number)
             content = self._incomplete.setdefault(attempt, [])

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.blob.blob_client import release_blobs
@@ -384,8 +382,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        results = self._coordination.fetch_collected(operator_id, offset, max_piece_count)
-        return msgspec.structs.replace(results, job_master_id=self.fencing_token.hex())
+        return self._coordination.fetch_collected(operator_id, offset, max_piece_count)
 
     # The ResourceManager
 

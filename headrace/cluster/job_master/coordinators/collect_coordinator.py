@@ -23,8 +23,9 @@ from headrace.checkpoint.options import INTERVAL, MODE, CheckpointingMode, membe
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.errors import ErrorDomain, HeadraceError
-from headrace.core.ids import ExecutionAttemptId
+from headrace.core.ids import ExecutionAttemptId, UniqueId
 from headrace.core.operator_events import is_last_piece, marked_checkpoint, piece_of
+from headrace.core.randomness import system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import CollectedPiece, CollectedResults
@@ -122,6 +123,7 @@ class CollectCoordinator:
 
     def __init__(self, context: CoordinatorContext, payload: bytes) -> None:
         self._context = context
+        self._id: Final = UniqueId.generate(system_random()).hex()
         self._buffer_size_max = context.settings.get_option(COLLECT_BUFFER_SIZE)
         # Half a frame leaves room for what stands around the pieces.
         frame_size = int(context.settings.get_option(FRAME_SIZE))
@@ -230,7 +232,7 @@ class CollectCoordinator:
             chosen.append(piece)
         has_all = self._has_ended or (not self._open_subtasks and self._uncommitted is None)
         is_last = len(chosen) == len(self._pieces) and has_all
-        return CollectedResults(self._first_offset, tuple(chosen), is_last)
+        return CollectedResults(self._first_offset, tuple(chosen), is_last, self._id)
 
     def end(self) -> None:
         """Nothing will follow what is here."""

@@ -319,8 +319,8 @@ def test_records_that_the_next_leader_of_the_job_does_not_have_are_said_to_be_lo
 ) -> None:
     first, second = page(0, [1, 2]), page(0, [3, 4], [5])
     dispatcher.pages = [
-        msgspec.structs.replace(first, job_master_id="a"),
-        msgspec.structs.replace(second, job_master_id="b"),
+        msgspec.structs.replace(first, coordinator_id="a"),
+        msgspec.structs.replace(second, coordinator_id="b"),
     ]
     records = CloseableIterator(client, SINK_ID, INT)
     assert records.take(2) == [1, 2]
