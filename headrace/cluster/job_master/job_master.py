@@ -70,7 +70,7 @@ from headrace.gateways.checkpoint_statistics import (
     CheckpointStatistics,
 )
 from headrace.gateways.dispatcher import JobOverview, JobResult
-from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
+from headrace.gateways.errors import JobAlreadyEndedError, StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
     CollectedResults,
     JobConfiguration,
@@ -466,6 +466,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         return await self._savepoints.stop(target_directory, format_type, is_drained=is_drained)
 
     async def cancel(self, is_forced: bool = False) -> Acknowledge:
+        status = self._scheduler.status
+        if status in (JobStatus.FAILED, JobStatus.FINISHED):
+            # The Dispatcher has not heard of the end yet, and would refuse it then.
+            raise JobAlreadyEndedError(str(self._graph.job_id), status.name)
         if is_forced:
             self.task_managers.force_cancelled_tasks()
         self._scheduler.cancel()
