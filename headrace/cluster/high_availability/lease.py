@@ -53,9 +53,10 @@ class LeaseTerms:
 
 
 class LeaderRecord(msgspec.Struct, frozen=True):
-    """What a leader says of itself. `epoch`: the number of its leadership. `renewals` only makes each record differ.
+    """Record that a leader stores of itself. `epoch`: the number of its leadership.
 
-    `holder` and `address` (empty until clients are served) are for people. `is_released`: it leads no longer.
+    `renewals` only makes each record differ. `holder` and `address` (empty until clients are served) are for people.
+    `is_released`: it leads no longer.
     """
 
     epoch: int
