@@ -2,6 +2,8 @@
 
 import functools
 import inspect
+import linecache
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -58,7 +60,7 @@ def user_location_of(functions: Sequence[object], call_site: str) -> str:
 
 
 def _is_of_library_class(function: object) -> bool:
-    """Return whether this is an object of a library's class, without parsing its file for the line."""
+    """Return whether this is an object of a library's class, without reading its file for the line."""
     code_holder = _underlying(function)
     if isinstance(code_holder, FunctionType):
         return False
@@ -90,19 +92,45 @@ def _underlying(function: object) -> object:
 
 def _class_location(user_class: type) -> str:
     for candidate in user_class.__mro__:
-        method = next((m for m in vars(candidate).values() if isinstance(m, FunctionType)), None)
         if candidate.__module__ == "builtins":
             break
+        method = _own_method(candidate)
         try:
             file = inspect.getsourcefile(candidate)
-            _, line = inspect.getsourcelines(candidate)
-        except (OSError, TypeError):
-            # A class without source text, as one from an interactive session: its methods know their place.
+        except (OSError, TypeError):  # a class of an interactive session
+            file = None
+        line = _line_of_class(candidate, file, method) if file else None
+        if line is None:
+            # A class without source text: its methods know their place.
             if method is None:
                 continue
             file, line = method.__code__.co_filename, method.__code__.co_firstlineno
         return f"{file}, line {line}"
     return f"class {user_class.__module__}.{user_class.__qualname__}"
+
+
+def _own_method(user_class: type) -> FunctionType | None:
+    """Return a method that was written in the body of `user_class`, not made by a decorator; None if it has none."""
+    inside = f"{user_class.__qualname__}."
+    for member in vars(user_class).values():
+        if isinstance(member, FunctionType) and member.__code__.co_qualname.startswith(inside):
+            return member
+    return None
+
+
+def _line_of_class(user_class: type, file: str, method: FunctionType | None) -> int | None:
+    """Return the line of the `class` statement in `file`, the last of that name above `method`, or None.
+
+    `inspect.getsourcelines` would parse the whole file, and CPython 3.11 and 3.12 raise a SystemError there when a
+    second thread parses at the same time, as one does that formats a traceback.
+    """
+    statement = re.compile(rf"\s*class\s+{re.escape(user_class.__name__)}\b")
+    lines = [
+        number for number, text in enumerate(linecache.getlines(file), 1) if statement.match(text)
+    ]
+    if method is not None and method.__code__.co_filename == file:
+        lines = [number for number in lines if number <= method.__code__.co_firstlineno]
+    return lines[-1] if lines else None
 
 
 def _captured(function: object) -> Iterator[tuple[str, object]]:

@@ -1,7 +1,10 @@
-import inspect
+import ast
+import linecache
 import threading
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import cloudpickle
 import pytest
@@ -12,7 +15,7 @@ from headrace.core.errors import ConfigurationError, FunctionNotPicklableError, 
 from headrace.core.key_groups import default_max_parallelism
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.graph.chaining import ChainingRules, is_chainable
-from headrace.graph.function_location import user_location_of
+from headrace.graph.function_location import location_of, user_location_of
 from headrace.graph.job_graph import PartitionerKind, VertexKind
 from headrace.graph.operator_ids import operator_ids
 from headrace.graph.pipeline_options import runs_in_batch
@@ -233,11 +236,46 @@ def test_a_partitioner_that_cannot_be_pickled_is_named_too() -> None:
         job(wrong)
 
 
-def test_nothing_is_parsed_to_find_out_that_an_object_is_of_a_library(
+def test_no_file_is_read_to_find_out_that_an_object_is_of_a_library(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def never(_: object) -> None:
-        raise AssertionError("the whole file of a class is parsed for its line")
+    def never(_: str) -> list[str]:
+        raise AssertionError("the file of a library's class is read for its line")
 
-    monkeypatch.setattr(inspect, "getsourcelines", never)
+    monkeypatch.setattr(linecache, "getlines", never)
     assert user_location_of([WatermarkStrategy.no_watermarks(), len], "the call") == "the call"
+
+
+def test_the_line_of_a_class_is_found_where_python_cannot_parse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def mismatch(*_: object, **__: object) -> NoReturn:
+        raise SystemError("AST constructor recursion depth mismatch (before=180, after=128)")
+
+    monkeypatch.setattr(ast, "parse", mismatch)
+    assert location_of(Holder()) == f"{__file__}, line {line_of('class Holder')}"
+
+
+def test_the_line_of_a_class_is_that_of_its_own_statement_among_several_of_its_name() -> None:
+    def first() -> object:
+        class Repeated:
+            def run(self) -> None: ...
+
+        return Repeated()
+
+    def second() -> object:
+        class Repeated:
+            def run(self) -> None: ...
+
+        return Repeated()
+
+    lines = [int(location_of(made()).rpartition(" ")[2]) for made in (first, second)]
+    assert lines == [made.__code__.co_firstlineno + 1 for made in (first, second)]
+
+
+def test_the_line_of_a_dataclass_is_that_of_its_statement() -> None:
+    @dataclass
+    class Recorded:
+        value: int
+
+    assert location_of(Recorded(1)) == f"{__file__}, line {line_of('class Recorded')}"
