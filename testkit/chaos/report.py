@@ -32,7 +32,10 @@ step of a job of two tasks, which writes numbers into files exactly once and tak
 is the default, 6 s. Such a run is exact when every number is in the output once, the next leader restored the
 checkpoint that was the newest at the moment of the kill, nothing of the job is left behind when it has ended, and it
 took at most 12 s (15 s after a minute of kills) from the kill until all tasks ran under the next leader; where the job
-had ended already, until the next leader led. How busy the machine was before each is in the last table.
+had ended already, until the next leader led. How busy the machine was before each is in the last table. In the last two
+the drivers elect their leader through a ZooKeeper, which is killed and started again half a minute later. A leader that
+tolerates that must stay the leader, and its job write all the while; without that option both drivers stand by, and
+the time is from ZooKeeper's return until all tasks run under whichever leads.
 
 What is committed is committed by the driver, which in the other groups nothing kills. In *published, before the
 commit*, *inside the commit* and *committed, not noted yet* (notes `driver:commit…`) a TaskManager dies at that moment,

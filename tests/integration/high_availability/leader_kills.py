@@ -1,4 +1,6 @@
-"""Kills of leaders at each step of a job's life, beside a standby that goes on; what comes of each is judged.
+"""Kills of leaders at each step of a job's life, beside a standby that goes on, and a ZooKeeper that is away.
+
+What comes of each is judged.
 
 `make chaos PART=leaders` does all of it again and again, for the page of the chaos suite; the tests do each step
 once.
@@ -10,18 +12,26 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
-from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
+from tests.integration.high_availability.drivers import (
+    RATE,
+    DriverProcess,
+    NumbersJob,
+    Rivals,
+    rivals,
+)
+from tests.integration.high_availability.zookeeper_server import zookeeper_server
 
 _TASK_COUNT: Final = 2
 _PADDING_BYTES: Final = 200_000
 _WITHOUT_PAUSE_S: Final = 60.0
+_AWAY_S: Final = 30
 _LAST_STEPS: Final = (Failpoint.JOB_ENDED, Failpoint.RESULT_STORED)
 
 
@@ -59,7 +69,11 @@ class Step(enum.Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one run. `failover_s`: from the kill until all tasks run, or until the next one leads."""
+    """What came of one run.
+
+    `failover_s`: from the kill, or from ZooKeeper's return, until all tasks run, or until the next one leads; 0 where
+    the job went on without a restart.
+    """
 
     what: str
     failover_s: float
@@ -165,10 +179,60 @@ def kill_without_pause(folder: Path) -> Outcome:
         )
 
 
-def _leader_and_standby(pair: Rivals, job: NumbersJob) -> tuple[DriverProcess, DriverProcess]:
-    first = pair.start("first")
+def tolerate_zookeeper_away(folder: Path) -> Outcome:
+    """Kill ZooKeeper for half a minute, which the leader tolerates: it and its job go on meanwhile."""
+    with zookeeper_server(folder / "zookeeper") as server, rivals(folder) as pair:
+        job = NumbersJob(folder, count=45_000, parallelism=_TASK_COUNT)
+        options = server.options(session="90 s", tolerates=True)
+        first, second = _leader_and_standby(pair, job, options)
+        server.stop()
+        first.await_log("no connection to ZooKeeper")
+        lines_after = sum(job.output().values()) + _AWAY_S * RATE
+        # So many rows take as long at least.
+        wait_until(lambda: sum(job.output().values()) >= lines_after, 120, "output all the while")
+        server.start()
+        mistakes = _end(first, pair, job)
+        if second.find("leads") is not None:
+            mistakes = (*mistakes, "the standby led although the leader had gone on")
+        return Outcome("ZooKeeper is away for 30 s, and that is tolerated", 0.0, mistakes)
+
+
+def leave_when_zookeeper_is_away(folder: Path) -> Outcome:
+    """Kill ZooKeeper for half a minute, which the leader does not tolerate: whoever leads then goes on with the job."""
+    with zookeeper_server(folder / "zookeeper") as server, rivals(folder) as pair:
+        job = NumbersJob(folder, count=6_000, parallelism=_TASK_COUNT)
+        first, second = _leader_and_standby(pair, job, server.options())
+        stopped_s = time.monotonic()
+        server.stop()
+        first.await_log("this process stands by")
+        newest = pair.newest_checkpoint(job)
+        wait_until(lambda: time.monotonic() - stopped_s > _AWAY_S, 60, "half a minute")
+        server.start()
+        returned_s = time.monotonic()
+        wait_until(
+            lambda: second.find("leads") is not None or "(epoch 2)" in first.log, 120, "a leader"
+        )
+        next_one = first if second.find("leads") is None else second
+        running = _await_running(next_one, job)
+        mistakes = _end(next_one, pair, job)
+        if running["restored"] != newest:
+            mistakes = (
+                *mistakes,
+                f"restored from {running['restored']}, while {newest} was the newest",
+            )
+        return Outcome(
+            "ZooKeeper is away for 30 s, and the leader leaves",
+            running["at"] - returned_s,
+            mistakes,
+        )
+
+
+def _leader_and_standby(
+    pair: Rivals, job: NumbersJob, options: Mapping[str, str] | None = None
+) -> tuple[DriverProcess, DriverProcess]:
+    first = pair.start("first", **(options or {}))
     first.wait_for("leads")
-    second = pair.start("second")
+    second = pair.start("second", **(options or {}))
     first.say("submit", str(job.file))
     first.wait_for("submitted")
     job.await_begin()
@@ -215,6 +279,8 @@ RUNS: Final[tuple[tuple[str, Callable[[Path], Outcome]], ...]] = (
     *((step.name.lower(), lambda folder, step=step: kill_at(step, folder)) for step in Step),
     ("task-manager", kill_with_task_manager),
     ("without-pause", kill_without_pause),
+    ("zookeeper-tolerated", tolerate_zookeeper_away),
+    ("zookeeper-left", leave_when_zookeeper_is_away),
 )
 
 

@@ -22,7 +22,6 @@ from tests.integration.programs.s3_server import S3Server
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
-_P = "high-availability.zookeeper.client."
 AWAY_S = 30
 """Half of the time that a tolerant leader goes on alone: a busy machine writes rows, and starts a server, slowly."""
 
@@ -54,14 +53,7 @@ def start(
     session: str = "10 s",
     tolerates: bool = False,
 ) -> DriverProcess:
-    options = {
-        "high-availability.type": "zookeeper",
-        "high-availability.zookeeper.quorum": server.address,
-        f"{_P}session-timeout": session,
-        f"{_P}retry-wait": "200 ms",
-        f"{_P}tolerate-suspended-connections": str(tolerates).lower(),
-    }
-    return pair.start(name, **options)
+    return pair.start(name, **server.options(session=session, tolerates=tolerates))
 
 
 def begin(first: DriverProcess, second: DriverProcess, job: NumbersJob) -> None:

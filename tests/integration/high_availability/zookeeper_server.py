@@ -34,6 +34,17 @@ class ZooKeeperServer:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    def options(self, *, session: str = "10 s", tolerates: bool = False) -> dict[str, str]:
+        """Return the settings of a driver that elects its leader here. `session`: its timeout."""
+        client = "high-availability.zookeeper.client"
+        return {
+            "high-availability.type": "zookeeper",
+            "high-availability.zookeeper.quorum": self.address,
+            f"{client}.session-timeout": session,
+            f"{client}.retry-wait": "200 ms",
+            f"{client}.tolerate-suspended-connections": str(tolerates).lower(),
+        }
+
     @property
     def log(self) -> str:
         return (self._folder / "log").read_text()
