@@ -347,11 +347,12 @@ def _run_shown(
     if is_highly_available(given) and not is_elsewhere:
         # Imported late: few programs need it.
         from headrace.cli.application_run import run_application
-        from headrace.cluster.high_availability.lease import LeaderRecord
+        from headrace.cluster.high_availability.lease import LeaderRecord, leader_at
         from headrace.spark.executor import SparkExecutor
 
         def stands_by(leader: LeaderRecord) -> None:
-            text = f"standby: takes over when {leader.behind}, which runs the program, is gone"
+            place = leader_at(leader.holder, leader.address)
+            text = f"standby: takes over when {place}, which runs the program, is gone"
             click.echo(text, err=True)
 
         return run_application(

@@ -13,6 +13,7 @@ from headrace.cli.logs import print_error
 from headrace.cli.options import print_json
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.program import Program
+from headrace.cluster.high_availability.lease import leader_at
 from headrace.core.config import Settings
 
 
@@ -64,8 +65,9 @@ def run_detached(
 
 def _say(cluster: DeployedCluster, name: str) -> None:
     if cluster.leader:
+        leader = leader_at(cluster.leader, cluster.address)
         click.echo(
-            f"standby '{name}-standby' takes over when {cluster.behind}, which runs the program, is gone"
+            f"standby '{name}-standby' takes over when {leader}, which runs the program, is gone"
         )
         click.echo(f"end it with 'headrace cluster stop {name}-standby'")
     elif cluster.job_id:
