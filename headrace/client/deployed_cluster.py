@@ -36,6 +36,7 @@ class DeployedCluster(msgspec.Struct, frozen=True):
         from headrace.client.rest_cluster_client import RestClusterClient
 
         if not self.connection_file:
+            # Imported late: other clients need no part of the cluster.
             from headrace.cluster.high_availability.lease import leader_at
 
             leader = leader_at(self.leader, self.address) or "it does not serve REST"

@@ -136,8 +136,9 @@ class Supervisor:
             raise
         reporter.tell(report)
         found = report.cluster
-        leader = leader_at(found.leader, found.address)
-        what = f"stands by behind {leader}" if found.leader else f"runs at {found.address}"
+        what = f"runs at {found.address}"
+        if found.leader:
+            what = f"stands by behind {leader_at(found.leader, found.address)}"
         _LOG.warning(
             "%s %s (process %d), its log is in %s", self._what, what, daemon.pid, daemon.log_folder
         )

@@ -52,9 +52,10 @@ def test_the_plan_stands_under_flink_s_title(shell: Shell, program: Path) -> Non
 
 
 def test_nothing_is_left_behind(shell: Shell, program: Path) -> None:
-    shell("info", "-p", "3", str(program))
-    assert active_executor() is None
-    assert default_settings() == {}
+    for words in (("-p", "3"), ("-t", "yarn", "-p", "3")):
+        shell("info", *words, str(program))
+        assert active_executor() is None
+        assert default_settings() == {}
 
 
 def test_json_is_the_plan_alone(shell: Shell, program: Path) -> None:
