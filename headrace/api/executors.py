@@ -139,16 +139,20 @@ def default_settings() -> dict[str, str]:
 
 def create_executor(settings: Settings) -> PipelineExecutor:
     """Make the executor that `execution.target` names. ConfigurationError lists the known names."""
-    name = executor_name(settings)
+    refuse_unknown_target(settings)
+    return load_entry_point(ENTRY_POINT_GROUP, executor_name(settings))(settings)
+
+
+def refuse_unknown_target(settings: Settings) -> None:
+    """Raise ConfigurationError, which lists the known names, where no executor is installed for `execution.target`."""
     names = entry_point_names(ENTRY_POINT_GROUP)
-    if name not in names:
+    if executor_name(settings) not in names:
         known = sorted({*names, *(target for target, of in _ALIASES.items() if of in names)})
         raise ConfigurationError(
             TARGET.key,
             settings.get_option(TARGET),
             f"no such executor is installed; there are: {', '.join(known) or 'none'}",
         )
-    return load_entry_point(ENTRY_POINT_GROUP, name)(settings)
 
 
 def refuse_batch_elsewhere(job_graph: "JobGraph", executor: "PipelineExecutor") -> None:

@@ -4,7 +4,6 @@ What becomes of the application when this process ends is `headrace.spark.applic
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 from headrace.api.client.job_client import JobClient
@@ -17,6 +16,7 @@ from headrace.api.executors import PipelineExecutor
 from headrace.cli.cluster.standby import StandbyFile
 from headrace.cli.logs import EXIT_INTERRUPTED, report_failure
 from headrace.cli.program_run import run_here
+from headrace.client.program import Program
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.spark.application import EXIT_LEFT, Application
@@ -24,8 +24,7 @@ from headrace.spark.executor import SparkExecutor
 
 
 def run_application(
-    program: Path,
-    arguments: tuple[str, ...],
+    program: Program,
     settings: dict[str, str],
     executor: SparkExecutor,
     *,
@@ -35,16 +34,13 @@ def run_application(
     before_close: Callable[[], None] | None = None,
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
-    module: str | None = None,
 ) -> int:
     """Run the program once this driver leads, and return its exit code, also where another driver has run it.
 
-    `module`: run this module instead, of the folder `program`.
     EXIT_LEFT where the application goes on under the next driver. `on_standby` hears of the leader meanwhile.
     """
     take_back = end_in_order_when_terminated()
-    name = module or program.stem
-    file = StandbyFile(f"{name}-standby")
+    file = StandbyFile(f"{program.name}-standby")
 
     def stands_by(leader: LeaderRecord | None) -> None:
         file.show(leader)
@@ -64,14 +60,13 @@ def run_application(
 
     application: Application | None = None
     try:
-        application = executor.start_application(name, stands_by)
+        application = executor.start_application(program.name, stands_by)
         on_leading()
         end = application.run.end
         if end is not None:
             return end.exit_code
         code = run_here(
             program,
-            arguments,
             settings,
             cast("PipelineExecutor", executor),
             on_submitted=on_submitted,
@@ -79,7 +74,6 @@ def run_application(
             on_error=failed,
             awaits_jobs=awaits_jobs,
             on_ended=application.main_ended,
-            module=module,
         )
         return code if application.loss is None else EXIT_LEFT
     except Terminated:

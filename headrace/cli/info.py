@@ -2,11 +2,19 @@
 
 import contextlib
 import json
+import os
 import sys
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from headrace.api.executors import (
+    create_executor,
+    refuse_unknown_target,
+    set_active_executor,
+    set_default_settings,
+)
 from headrace.cli.logs import configure_logs
 from headrace.cli.options import (
     KeyValue,
@@ -16,17 +24,26 @@ from headrace.cli.options import (
     print_json,
     refuse_unusable,
 )
-from headrace.cli.program_plan import plan_of_program
-from headrace.cli.program_run import provide_python_files
-from headrace.cli.run_settings import (
+from headrace.cli.program_options import (
     ProgramCommand,
     program_in,
-    python_options,
+    program_options,
     python_settings,
-    run_settings,
-    target_settings,
 )
-from headrace.core.errors import ProgramError
+from headrace.cli.program_run import (
+    OnPlanned,
+    planned_by,
+    provide_python_files,
+    run_as_main,
+)
+from headrace.cli.run_settings import run_settings, target_settings
+from headrace.client.program import Program
+from headrace.core.config import Settings
+from headrace.core.errors import HostError, ProgramError
+
+if TYPE_CHECKING:
+    from headrace.graph.job_graph import JobGraph
+    from headrace.graph.stream_graph import StreamGraph
 
 _TITLE: Final = "----------------------- Execution Plan -----------------------"
 _RULE: Final = "--------------------------------------------------------------"
@@ -46,12 +63,9 @@ Try it:
 
 # What follows the name of the program is the program's.
 @click.command(cls=ProgramCommand, help=_HELP, context_settings={"allow_interspersed_args": False})
-@click.option(
-    "-c", "--class", "entry_class", metavar="MODULE", help="Module to run inside an archive."
-)
 @click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 @click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting, as of run.")
-@python_options
+@program_options
 @click.option(
     "-t", "--target", metavar="NAME", help="Where the program would run, as of run; none is asked."
 )
@@ -67,7 +81,6 @@ Try it:
 @json_option
 @click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def info(
-    entry_class: str | None,
     parallelism: int | None,
     definitions: tuple[tuple[str, str], ...],
     python: str | None,
@@ -82,7 +95,7 @@ def info(
 ) -> int:
     """Print a plan; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
-    program, arguments = program_in(words, python, module)
+    program = program_in(words, python, module)
     settings = run_settings(None, parallelism, dict(definitions))
     settings |= namespace_settings(namespace, settings)
     settings |= target_settings(target, None, address, is_detached=False, finds_session=False)
@@ -92,7 +105,7 @@ def info(
     try:
         # What the program prints is no part of the plan.
         with contextlib.redirect_stdout(sys.stderr):
-            plan = plan_of_program(program, arguments, settings, module or entry_class)
+            plan = _plan_of(program, settings)
     except SystemExit as ended:
         raise ProgramError(
             f"the program exited ({ended.code}) before it called env.execute()"
@@ -104,3 +117,64 @@ def info(
     else:
         click.echo(f"{_TITLE}\n{plan}\n{_RULE}\n\nNo description provided.")
     return 0
+
+
+def _plan_of(program: Program, settings: dict[str, str]) -> str:
+    """Run a program up to its first `execute()` and return its plan. ProgramError where it never comes to one."""
+    given = Settings(settings)
+    refuse_unknown_target(given)
+    set_default_settings(settings)
+
+    def run(on_planned: OnPlanned) -> None:
+        set_active_executor(_PlanningExecutor(given), on_planned=on_planned)
+        run_as_main(program)
+
+    try:
+        plan = planned_by(_plan_json, run)
+    finally:
+        set_active_executor(None)
+        set_default_settings({})
+    if plan is None:
+        raise ProgramError("the program ended without a job: it never called env.execute()")
+    return plan
+
+
+def _plan_json(graph: "StreamGraph", settings: Settings) -> str:
+    # Imported late: a program that fails before it has a graph needs neither numpy nor Arrow.
+    from headrace.graph.execution_plan import plan_json
+
+    return plan_json(graph, settings)
+
+
+class _PlanningExecutor:
+    """An executor that runs nothing, of the parallelism that the executor of `settings` would have."""
+
+    name = "plan"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def _parallelism(self) -> int:
+        # Only when a plan is made: this imports the executor.
+        with contextlib.suppress(HostError):
+            return create_executor(self._settings).known_parallelism() or os.cpu_count() or 1
+        return os.cpu_count() or 1
+
+    def submit(self, job_graph: "JobGraph") -> NoReturn:
+        raise ProgramError("'headrace info' runs no job")
+
+    def default_parallelism(self) -> int:
+        return self._parallelism
+
+    def known_parallelism(self) -> int | None:
+        return self._parallelism
+
+    def list_data_sets(self) -> tuple[()]:
+        return ()
+
+    def release_data_set(self, data_set: object) -> None:
+        """Nothing was left."""
+
+    def close(self) -> None:
+        """Nothing was started."""

@@ -18,9 +18,7 @@ COMMANDS: Final = {
         "headrace.cli.jobs.checkpoint:checkpoint",
         "Take a checkpoint of a job, or look at checkpoints in files.",
     ),
-    "cluster": Entry(
-        "headrace.cli.cluster.command_group:cluster", "Start and stop clusters that stay."
-    ),
+    "cluster": Entry("headrace.cli.main:cluster", "Start and stop clusters that stay."),
     "completion": Entry(
         "headrace.cli.completion:completion", "Print the script with which a shell completes lines."
     ),
@@ -64,6 +62,13 @@ _JOB_COMMANDS: Final = (
     "cancel", "checkpoint", "exceptions", "flamegraph", "list", "logs", "metrics", "open", "rescale-info", "savepoint",
     "state", "stop", "top",
 )  # fmt: skip
+
+_CLUSTER_COMMANDS: Final = {
+    "info": Entry("headrace.cli.cluster.cluster_info:cluster_info", "Show a cluster."),
+    "list": Entry("headrace.cli.cluster.list_clusters:list_clusters", "List the clusters of this machine."),
+    "start": Entry("headrace.cli.cluster.start_cluster:start_cluster", "Start a cluster that takes jobs of clients."),
+    "stop": Entry("headrace.cli.cluster.stop_cluster:stop_cluster", "Stop a cluster with its jobs."),
+}  # fmt: skip
 
 _HELP: Final = """\
 Flink's streaming runtime in Python, hosted on Spark.
@@ -113,6 +118,22 @@ Try it:
   headrace job cancel 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
 """
 job = CommandTable("job", table={name: COMMANDS[name] for name in _JOB_COMMANDS}, help=_JOB_HELP)
+"""The group of commands for jobs."""
+
+
+_CLUSTER_HELP: Final = """\
+Clusters that stay: a session takes jobs of any client until it is stopped.
+
+\b
+Try it:
+  headrace cluster start                          on this machine
+  headrace cluster start --name nightly --master spark://host:7077 -D taskmanager.numberOfTaskSlots=2
+  headrace cluster list                           clusters of this machine, and of programs that run
+  headrace cluster info nightly
+  headrace cluster stop nightly                   its jobs are cancelled; their checkpoints stay
+"""
+cluster = CommandTable("cluster", table=_CLUSTER_COMMANDS, help=_CLUSTER_HELP)
+"""The group of commands for clusters."""
 
 
 cli = click.version_option(__version__, "-v", "--version", prog_name="headrace")(

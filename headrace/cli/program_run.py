@@ -4,13 +4,11 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
-from typing import TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar
 
 import click
 
-from headrace.api.client.job_client import JobClient, JobExecutionResult
 from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
@@ -30,31 +28,34 @@ from headrace.api.executors import (
 )
 from headrace.api.settings.python_files import python_files
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure
+from headrace.client.program import Program
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError, ProgramError
 from headrace.core.process.interpreter import put_on_path
 from headrace.graph.pipeline_options import PYTHON_FILES
 
+if TYPE_CHECKING:
+    from headrace.api.client.job_client import JobClient, JobExecutionResult
+    from headrace.graph.stream_graph import StreamGraph
+
 T = TypeVar("T")
+OnPlanned: TypeAlias = Callable[["StreamGraph", Settings], NoReturn]
 
 
 def run_here(
-    program: Path,
-    arguments: tuple[str, ...],
+    program: Program,
     settings: dict[str, str],
     executor: PipelineExecutor,
     *,
-    on_submitted: Callable[[JobClient], None] | None = None,
-    on_finished: Callable[[JobExecutionResult], None] | None = None,
+    on_submitted: "Callable[[JobClient], None] | None" = None,
+    on_finished: "Callable[[JobExecutionResult], None] | None" = None,
     before_close: Callable[[], None] | None = None,
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
     on_ended: Callable[[int], int] = lambda code: code,
-    module: str | None = None,
 ) -> int:
     """Run the program in this process and thread, close the executor, and return the exit code.
 
-    `module`: run this module instead, of the folder `program`.
     `before_close` is called when the program has ended, while the cluster still answers; after a Ctrl-C perhaps twice.
     `on_ended` is called with the exit code before that, likewise, and may return another one; not after SIGTERM.
 
@@ -68,7 +69,7 @@ def run_here(
     find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
         try:
-            code = _exit_code_of(program, arguments, module, settings, find_left, on_error)
+            code = _exit_code_of(program, settings, find_left, on_error)
         except KeyboardInterrupt:  # while it looked at the end
             code = EXIT_INTERRUPTED
         return _to_its_end(lambda: on_ended(code))
@@ -83,9 +84,7 @@ def run_here(
 
 
 def _exit_code_of(
-    program: Path,
-    arguments: tuple[str, ...],
-    module: str | None,
+    program: Program,
     settings: dict[str, str],
     find_left: Callable[[], Sequence[HeadraceError]],
     on_error: Callable[[BaseException], int],
@@ -93,7 +92,7 @@ def _exit_code_of(
     """Run the program to its end, and return its exit code. Terminated, where SIGTERM comes."""
     try:
         with _program_sessions(settings):
-            run_as_main(program, arguments, module)
+            run_as_main(program)
         _refuse_unexecuted()
         return _with_left_jobs(0, find_left, on_error)
     except Terminated:
@@ -108,29 +107,47 @@ def _exit_code_of(
         return _with_left_jobs(on_error(error), left_jobs, on_error)
 
 
-def run_as_main(program: Path, arguments: tuple[str, ...], entry_class: str | None = None) -> None:
-    """Run a program as `python program.py` would, or a module (`entry_class`) of a folder or an archive."""
-    if entry_class is None:
-        with program_environment(program, arguments, program.parent):
-            runpy.run_path(str(program), run_name="__main__")
-    else:
-        # Not the folder around it: others may write there.
-        with program_environment(program, arguments, program):
-            runpy.run_module(entry_class, run_name="__main__", alter_sys=True)
+def run_as_main(program: Program) -> None:
+    """Run a program as `python program.py` would, or its module as `python -m`."""
+    with program_environment(program):
+        if program.module is None:
+            runpy.run_path(str(program.path), run_name="__main__")
+        else:
+            runpy.run_module(program.module, run_name="__main__", alter_sys=True)
 
 
 @contextmanager
-def program_environment(
-    program: Path, arguments: tuple[str, ...], modules: Path
-) -> Generator[None, None, None]:
-    """`sys.argv` as `python program.py` would have it, and the import path with `modules` in front."""
+def program_environment(program: Program) -> Generator[None, None, None]:
+    """`sys.argv` as `python program.py` would have it, and the program's own modules in front on the import path."""
     previous_argv, previous_path = sys.argv, list(sys.path)
-    sys.argv = [str(program), *arguments]
+    sys.argv = [str(program.path), *program.arguments]
+    # Not the folder around that of a module: others may write there.
+    modules = program.path.parent if program.module is None else program.path
     sys.path.insert(0, str(modules.resolve()))
     try:
         yield
     finally:
         sys.argv, sys.path[:] = previous_argv, previous_path
+
+
+class _PlanMade(BaseException):
+    """Leaves the program at its `execute()`; no `except Exception` of a program holds it up."""
+
+
+def planned_by(
+    make: "Callable[[StreamGraph, Settings], T]", run: Callable[[OnPlanned], object]
+) -> T | None:
+    """Run a program up to its first `execute()`, and return what `make` makes of its graph; None without one."""
+    made: list[T] = []
+
+    def leave(graph: "StreamGraph", settings: Settings) -> NoReturn:
+        made.append(make(graph, settings))
+        raise _PlanMade
+
+    with suppress(_PlanMade):
+        run(leave)
+    # A program may have caught it, with all that there is.
+    return made[0] if made else None
 
 
 def provide_python_files(settings: dict[str, str]) -> None:

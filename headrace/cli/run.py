@@ -3,14 +3,12 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headrace.api.client.job_client import JobClient
 from headrace.api.executors import (
     TARGET,
     create_executor,
@@ -26,18 +24,20 @@ from headrace.cli.options import (
     print_json,
     refuse_unusable,
 )
-from headrace.cli.program_run import provide_python_files, run_here
-from headrace.cli.progress import ProgressDisplay
-from headrace.cli.run_settings import (
+from headrace.cli.program_options import (
     ProgramCommand,
     program_in,
-    python_options,
+    program_options,
     python_settings,
+)
+from headrace.cli.program_run import provide_python_files, run_here
+from headrace.cli.run_settings import (
     recovery_settings,
     run_settings,
     target_settings,
 )
 from headrace.client.client_heartbeat import SHUTDOWN_ON_ATTACHED_EXIT
+from headrace.client.program import Program
 from headrace.cluster.high_availability.options import (
     HIGH_AVAILABILITY_TYPE,
     is_highly_available,
@@ -45,6 +45,9 @@ from headrace.cluster.high_availability.options import (
 from headrace.core.config import Settings
 from headrace.core.error_text import describe
 from headrace.core.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.api.client.job_client import JobClient
 
 _ASK_TIMEOUT_S: Final = 10.0
 
@@ -69,41 +72,6 @@ Examples:
   headrace run -d --supervise -D high-availability.type=file … departures.py    goes on when its driver dies
   headrace run --standby -D high-availability.type=file … departures.py         takes over when its driver is gone
 """
-
-
-_REFUSED: Final = (
-    (
-        ("-c", "--class"),
-        "there are no Java classes here: name the module to run with -pym, and the archive that has it with -pyfs",
-    ),
-    (
-        ("-C", "--classpath"),
-        "there are no Java classes here: bring Python modules with -pyfs, and jars for Spark with -D spark.jars=...",
-    ),
-    (
-        ("-pyclientexec", "--pyClientExecutable"),
-        "the program runs in the interpreter of this command: run that interpreter with '-m headrace run', and name "
-        "that of the workers with -pyexec",
-    ),
-    (
-        ("-pypath", "--pyPythonPath"),
-        "bring the modules with -pyfs: they come to the workers' import path on every host",
-    ),
-)
-"""Options of `flink run` that have no meaning here, and what to do."""
-
-
-def _refused_options(command: Callable[..., int]) -> Callable[..., int]:
-    for names, remedy in _REFUSED:
-
-        def refuse(
-            context: click.Context, option: click.Parameter, value: str | None, text: str = remedy
-        ) -> None:
-            if value is not None:
-                raise click.UsageError(f"{'/'.join(option.opts)}: {text}", context)
-
-        command = click.option(*names, hidden=True, expose_value=False, callback=refuse)(command)
-    return command
 
 
 class _ClaimMode(click.Choice[str]):
@@ -155,8 +123,7 @@ class _ClaimMode(click.Choice[str]):
     help="A setting. Keys that begin with spark. go to Spark, those with pipeline.global-job-parameters. to the "
     "program; any other must be listed by 'headrace options'.",
 )
-@python_options
-@_refused_options
+@program_options
 @click.option(
     "-s",
     "--from-savepoint",
@@ -241,7 +208,7 @@ def run(
 ) -> int:
     """Run a program; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
-    program, arguments = program_in(words, python, module)
+    program = program_in(words, python, module)
     given = dict(definitions)
     settings = {
         **target_settings(
@@ -265,21 +232,19 @@ def run(
 
         return run_detached(
             program,
-            arguments,
             settings,
             is_standby=is_standby,
             is_supervised=is_supervised,
             is_verbose=verbose,
             is_json=is_json,
-            module=module,
         )
     if is_json:
         answer = RunAnswer()
         with _only_answer_on_standard_output():
-            code = _run_shown(program, arguments, settings, progress, is_detached, module, answer)
+            code = _run_shown(program, settings, progress, is_detached, answer)
         print_json(answer.document(code))
         return code
-    return _run_shown(program, arguments, settings, progress, is_detached, module)
+    return _run_shown(program, settings, progress, is_detached)
 
 
 def _refuse_unrecoverable(
@@ -308,7 +273,7 @@ class RunAnswer:
         self._jobs: list[dict[str, str]] = []
         self._errors: list[str] = []
 
-    def take_job(self, client: JobClient) -> None:
+    def take_job(self, client: "JobClient") -> None:
         """Remember a job that was submitted."""
         self._clients.append(client)
 
@@ -326,7 +291,7 @@ class RunAnswer:
         return {"exit-code": code, "jobs": self._jobs, "errors": self._errors}
 
 
-def _job_facts(client: JobClient) -> dict[str, str]:
+def _job_facts(client: "JobClient") -> dict[str, str]:
     facts = {"job-id": str(client.get_job_id())}
     with contextlib.suppress(HeadraceError, TimeoutError):
         details = client.get_job_details().result(_ASK_TIMEOUT_S)
@@ -349,21 +314,22 @@ def _only_answer_on_standard_output() -> Generator[None, None, None]:
 
 
 def _run_shown(
-    program: Path,
-    arguments: tuple[str, ...],
+    program: Program,
     settings: dict[str, str],
     progress: bool | None,
     is_detached: bool,
-    module: str | None,
     answer: RunAnswer | None = None,
 ) -> int:
     """Run the program here with what shows its jobs: the id, the display, the answer of `--json`."""
+    # Imported late: it brings numpy.
+    from headrace.cli.progress import ProgressDisplay
+
     display = ProgressDisplay.choose(progress)
     given = Settings(settings)
     # As in Flink, which prints no such lines of a program that a cluster of its own runs.
     is_elsewhere = runs_elsewhere(given)
 
-    def submitted(client: JobClient) -> None:
+    def submitted(client: "JobClient") -> None:
         if answer is not None:
             answer.take_job(client)
         if is_elsewhere:
@@ -381,21 +347,22 @@ def _run_shown(
     if is_highly_available(given) and not is_elsewhere:
         # Imported late: few programs need it.
         from headrace.cli.application_run import run_application
+        from headrace.cluster.high_availability.lease import LeaderRecord, leader_at
         from headrace.spark.executor import SparkExecutor
+
+        def stands_by(leader: LeaderRecord) -> None:
+            place = leader_at(leader.holder, leader.address)
+            text = f"standby: takes over when {place}, which runs the program, is gone"
+            click.echo(text, err=True)
 
         return run_application(
             program,
-            arguments,
             settings,
             SparkExecutor(given),
-            on_standby=lambda leader: click.echo(
-                f"standby: takes over when {leader.behind}, which runs the program, is gone",
-                err=True,
-            ),
+            on_standby=stands_by,
             on_submitted=submitted,
             before_close=end_shows,
             on_error=on_error,
-            module=module,
         )
     try:
         executor = create_executor(given)
@@ -403,12 +370,10 @@ def _run_shown(
         return on_error(error)
     return run_here(
         program,
-        arguments,
         settings,
         executor,
         on_submitted=submitted,
         on_finished=click.echo if is_elsewhere else None,
         before_close=end_shows,
         on_error=on_error,
-        module=module,
     )

@@ -19,8 +19,19 @@ from headrace.api.client.program_end import forget_jobs, program_begins, unexecu
 from headrace.api.client.program_end import unexecuted_text as unexecuted_text_of
 from headrace.api.executors import set_active_executor, set_default_settings
 from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.program_plan import OnPlanned, planned_by
-from headrace.cli.program_run import provide_python_files, run_as_main
+from headrace.cli.program_options import (
+    MODULE_NAMES,
+    PROGRAM_NAMES,
+    PYTHON_OPTIONS,
+    REFUSED_OPTIONS,
+)
+from headrace.cli.program_run import (
+    OnPlanned,
+    planned_by,
+    provide_python_files,
+    run_as_main,
+)
+from headrace.client.program import Program
 from headrace.client.remote_executor import RemoteExecutor
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
@@ -30,12 +41,7 @@ from headrace.core.threads import start_thread
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.graph.job_plan import JobPlan
-from headrace.graph.pipeline_options import (
-    PYTHON_ARCHIVES,
-    PYTHON_EXECUTABLE,
-    PYTHON_FILES,
-    PYTHON_REQUIREMENTS,
-)
+from headrace.graph.pipeline_options import PYTHON_FILES
 from headrace.graph.stream_graph import StreamGraph
 from headrace.rest.programs.program_messages import MESSAGE_LENGTH, ProgramOutcome, ProgramRequest
 
@@ -43,26 +49,9 @@ PYTHON_DRIVER: Final = "org.apache.flink.client.python.PythonDriver"
 """Class with which Flink runs Python programs; its arguments name the program."""
 _EXIT_ABANDONED: Final = 143
 _ARCHIVES: Final = (".zip", ".whl")
-_NAMED: Final = {
-    "-pyfs": PYTHON_FILES.key,
-    "--pyFiles": PYTHON_FILES.key,
-    "-pyarch": PYTHON_ARCHIVES.key,
-    "--pyArchives": PYTHON_ARCHIVES.key,
-    "-pyreq": PYTHON_REQUIREMENTS.key,
-    "--pyRequirements": PYTHON_REQUIREMENTS.key,
-    "-pyexec": PYTHON_EXECUTABLE.key,
-    "--pyExecutable": PYTHON_EXECUTABLE.key,
-}
-_IGNORED: Final = ("-pyclientexec", "--pyClientExecutable", "-pypath", "--pyPythonPath")
-
-
-class Program(msgspec.Struct, frozen=True):
-    """A program as it is to be run."""
-
-    path: Path
-    arguments: tuple[str, ...]
-    settings: dict[str, str]
-    entry_class: str | None = None
+_KEYS: Final = {name: each.setting.key for each in PYTHON_OPTIONS for name in each.names}
+_IGNORED: Final = {name for names, _ in REFUSED_OPTIONS for name in names}
+"""Options without a meaning here: a client of Flink's sends them, too."""
 
 
 def main() -> int:
@@ -71,11 +60,13 @@ def main() -> int:
     request = _take_request()
     configure_logs(verbose=False)
     try:
-        program = program_of(request)
-        plan = planned_by(
-            _job_plan,
-            lambda leave: _run(program, request, outcomes, leave if request.is_plan else None),
-        )
+        program, settings = program_of(request)
+
+        def run(leave: OnPlanned) -> None:
+            on_planned = leave if request.is_plan else None
+            _run(program, settings, request.job_id, outcomes, on_planned)
+
+        plan = planned_by(_job_plan, run)
         if plan is not None:
             outcomes.send(ProgramOutcome(plan=plan))
     except SystemExit as ended:
@@ -87,23 +78,26 @@ def main() -> int:
     return 0 if outcomes.is_sent else _without_job()
 
 
-def program_of(request: ProgramRequest) -> Program:
-    """Return what a request runs: the uploaded file, a module of it, or what the arguments of a PythonDriver name."""
+def program_of(request: ProgramRequest) -> tuple[Program, dict[str, str]]:
+    """Return what a request runs, with its settings.
+
+    That is the uploaded file, a module of it, or what the arguments of a PythonDriver name.
+    """
     uploaded = Path(request.path)
     settings = dict(request.settings)
-    entry_class: str | None = request.entry_class or None
-    path, arguments = uploaded, request.arguments
-    if entry_class == PYTHON_DRIVER:
-        path, entry_class, arguments = _driven(uploaded, request.arguments, settings)
+    if request.entry_class == PYTHON_DRIVER:
+        program = _driven(uploaded, request.arguments, settings)
+    else:
+        program = Program(uploaded, request.arguments, request.entry_class or None)
     if uploaded.suffix in _ARCHIVES:
         # Functions are of modules in the archive, which workers need too.
         given = settings.get(PYTHON_FILES.key)
         settings[PYTHON_FILES.key] = f"{uploaded},{given}" if given else str(uploaded)
-        if path == uploaded and entry_class is None:
+        if program.path == uploaded and program.module is None:
             _expect_main(uploaded)
-    elif path == uploaded:
-        entry_class = None
-    return Program(path, arguments, settings, entry_class)
+    elif program.path == uploaded:
+        program = msgspec.structs.replace(program, module=None)
+    return program, settings
 
 
 def _expect_main(archive: Path) -> None:
@@ -114,35 +108,37 @@ def _expect_main(archive: Path) -> None:
             )
 
 
-def _driven(
-    uploaded: Path, arguments: tuple[str, ...], settings: dict[str, str]
-) -> tuple[Path, str | None, tuple[str, ...]]:
-    """Return program, module and own arguments as those of a PythonDriver name them; its options become settings."""
+def _driven(uploaded: Path, arguments: tuple[str, ...], settings: dict[str, str]) -> Program:
+    """Return the program that the arguments of a PythonDriver name; its options become settings."""
     path, module = uploaded, None
     rest = list(arguments)
     while rest and rest[0].startswith(("-py", "--py")):
         if len(rest) == 1:
             raise ProgramError(f"the argument {rest[0]} of the program's driver has no value")
         name, value, *rest = rest
-        if name in ("-py", "--python"):
+        if name in PROGRAM_NAMES:
             named = Path(value)
             # The file that was uploaded has a prefix that the client does not know.
             path = uploaded if uploaded.name.endswith(f"_{named.name}") else named
-        elif name in ("-pym", "--pyModule"):
+        elif name in MODULE_NAMES:
             module = value
-        elif name in _NAMED:
-            settings[_NAMED[name]] = value
+        elif name in _KEYS:
+            settings[_KEYS[name]] = value
         elif name not in _IGNORED:
             raise ProgramError(f"the program's driver knows no argument {name}")
-    return path, module, tuple(rest)
+    return Program(path, tuple(rest), module)
 
 
 def _run(
-    program: Program, request: ProgramRequest, outcomes: "_Outcomes", on_planned: OnPlanned | None
+    program: Program,
+    settings: dict[str, str],
+    job_id: str,
+    outcomes: "_Outcomes",
+    on_planned: OnPlanned | None,
 ) -> None:
-    provide_python_files(program.settings)
-    set_default_settings(program.settings)
-    executor = _FirstJobExecutor(Settings(program.settings), request.job_id)
+    provide_python_files(settings)
+    set_default_settings(settings)
+    executor = _FirstJobExecutor(Settings(settings), job_id)
 
     def submitted(client: JobClient) -> None:
         outcomes.send(ProgramOutcome(job_id=client.get_job_id().hex()))
@@ -151,7 +147,7 @@ def _run(
     program_begins()
     forget_jobs()
     try:
-        run_as_main(program.path, program.arguments, program.entry_class)
+        run_as_main(program)
     finally:
         set_active_executor(None)
         executor.close()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,9 +12,11 @@ from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import JobId
-from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.graph.job_graph import JobGraph
+
+if TYPE_CHECKING:
+    from headrace.gateways.dispatcher import DispatcherGateway
 
 SHUTDOWN_ON_ATTACHED_EXIT: Final = ConfigOption(
     "execution.shutdown-on-attached-exit",
@@ -53,7 +55,11 @@ def tied_to_client(graph: JobGraph, settings: Settings) -> JobGraph:
 
 
 async def keep_alive(
-    job_id: JobId, dispatcher: DispatcherGateway, interval_ms: float, timeout_ms: int, clock: Clock
+    job_id: JobId,
+    dispatcher: "DispatcherGateway",
+    interval_ms: float,
+    timeout_ms: int,
+    clock: Clock,
 ) -> None:
     """Send heartbeats until the job has ended, or this is cancelled. What goes wrong is tried again."""
     while True:

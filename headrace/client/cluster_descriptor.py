@@ -10,6 +10,7 @@ from typing import Final
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import ENTRY_POINT_GROUP, TARGET
 from headrace.client.deployed_cluster import DeployedCluster
+from headrace.client.program import Program
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import load_entry_point
@@ -60,17 +61,12 @@ class ClusterDescriptor:
 
     def deploy_application_cluster(
         self,
-        program: Path,
-        arguments: tuple[str, ...] = (),
+        program: Program,
         *,
         is_standby: bool = False,
         is_supervised: bool = False,
-        module: str | None = None,
     ) -> DeployedCluster:
-        """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by.
-
-        `module`: run this module instead, of the folder `program` or of `python.files`.
-        """
+        """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by."""
         raise _cannot_start()
 
     def deploy_job_cluster(

@@ -30,21 +30,16 @@ class DeployedCluster(msgspec.Struct, frozen=True):
     """Process that starts it again; 0: none does."""
     supervisor_log_folder: str = ""
 
-    @property
-    def behind(self) -> str:
-        """The leader of a standby with its address, as people read it."""
-        # Imported late: clients need no part of the cluster.
-        from headrace.cluster.high_availability.lease import leader_at
-
-        return leader_at(self.leader, self.address)
-
     def get_cluster_client(self, settings: Settings | None = None) -> "RestClusterClient":
         """Return a client of it. HostError of a standby, which serves nobody yet; ConnectionFileError."""
         # Imported late: commands that only hear of a cluster need none of it.
         from headrace.client.rest_cluster_client import RestClusterClient
 
         if not self.connection_file:
-            leader = self.behind or "it does not serve REST"
+            # Imported late: other clients need no part of the cluster.
+            from headrace.cluster.high_availability.lease import leader_at
+
+            leader = leader_at(self.leader, self.address) or "it does not serve REST"
             raise HostError(
                 f"process {self.pid} takes no clients: ask who leads the cluster ({leader})"
             )

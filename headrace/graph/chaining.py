@@ -6,30 +6,16 @@ Source: Flink StreamingJobGraphGenerator.isChainable, isChainableInput.
 
 import enum
 from dataclasses import dataclass
-from typing import Final
 
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import Settings
 from headrace.graph.job_graph import PartitionerKind
+from headrace.graph.pipeline_options import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
 from headrace.graph.stream_graph import (
     ChainingStrategy,
     NodeRole,
     StreamEdge,
     StreamGraph,
     StreamNode,
-)
-
-OPERATOR_CHAINING: Final = ConfigOption(
-    "pipeline.operator-chaining.enabled",
-    bool,
-    default=True,
-    doc="Whether operators that need no exchange between them run in one task.",
-    deprecated_keys=("pipeline.operator-chaining",),
-)
-CHAIN_DIFFERENT_MAX_PARALLELISM: Final = ConfigOption(
-    "pipeline.operator-chaining.chain-operators-with-different-max-parallelism",
-    bool,
-    default=True,
-    doc="Whether operators of different max parallelism may be chained.",
 )
 
 

@@ -7,21 +7,15 @@ Source: Flink JSONGenerator; PyFlink's chaining of Python operators for the merg
 """
 
 import json
-from typing import Any, Final
+from typing import Any
 
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import Settings
 from headrace.core.ids import OperatorId
 from headrace.core.key_groups import default_max_parallelism
 from headrace.graph.chaining import Chain, ChainingRules, build_chains, explain_break, is_chainable
 from headrace.graph.operator_ids import operator_ids
+from headrace.graph.pipeline_options import PYTHON_OPERATOR_CHAINING
 from headrace.graph.stream_graph import NodeRole, StreamEdge, StreamGraph, StreamNode
-
-PYTHON_OPERATOR_CHAINING: Final = ConfigOption(
-    "python.operator-chaining.enabled",
-    bool,
-    default=True,
-    doc="Whether plans show chained operators around Python functions as one node.",
-)
 
 
 def explain(graph: StreamGraph, settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""Options of one program: parallelism, name, watermarks, buffer timeout, Python files, exchanges between tasks.
+"""Options of one program: parallelism, chaining, name, watermarks, buffer timeout, Python files, exchanges of tasks.
 
 The shuffle mode of a job decides the result type of each edge between two tasks.
 Source: Flink PipelineOptions, ExecutionOptions, CoreOptions, PythonOptions, BatchShuffleMode.
@@ -35,6 +35,19 @@ MAX_PARALLELISM: Final = ConfigOption(
     int,
     default=-1,
     doc="Number of key groups, 1..32768; -1 derives it from each operator's parallelism.",
+)
+OPERATOR_CHAINING: Final = ConfigOption(
+    "pipeline.operator-chaining.enabled",
+    bool,
+    default=True,
+    doc="Whether operators that need no exchange between them run in one task.",
+    deprecated_keys=("pipeline.operator-chaining",),
+)
+CHAIN_DIFFERENT_MAX_PARALLELISM: Final = ConfigOption(
+    "pipeline.operator-chaining.chain-operators-with-different-max-parallelism",
+    bool,
+    default=True,
+    doc="Whether operators of different max parallelism may be chained.",
 )
 PIPELINE_NAME: Final = ConfigOption(
     "pipeline.name", str, default="", doc="Name of the job where execute() is given none."
@@ -88,6 +101,12 @@ BUFFER_TIMEOUT: Final = ConfigOption(
     doc="Longest wait before a partly filled buffer is sent; 0 sends after every record, -1 only full ones.",
     deprecated_keys=("execution.buffer-timeout",),
     least=timedelta(milliseconds=-1),
+)
+PYTHON_OPERATOR_CHAINING: Final = ConfigOption(
+    "python.operator-chaining.enabled",
+    bool,
+    default=True,
+    doc="Whether plans show chained operators around Python functions as one node.",
 )
 PYTHON_FILES: Final = ConfigOption(
     "python.files",

@@ -12,8 +12,8 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (45, 5_020),
     "checkpoint": (23, 2_740),
-    "cli": (63, 5_610),
-    "client": (8, 710),
+    "cli": (62, 5_610),
+    "client": (9, 710),
     "cluster": (166, 15_920),
     "common": (21, 150),
     "connectors": (58, 6_130),

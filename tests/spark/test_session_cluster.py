@@ -28,13 +28,14 @@ DESCRIPTOR: Final = """
 import time
 from pathlib import Path
 from headrace import ClusterClientFactory
+from headrace.client.program import Program
 
 settings = {"execution.target": "session", "spark.ui.enabled": "false"}
 descriptor = ClusterClientFactory(settings).create_cluster_descriptor()
 session = descriptor.deploy_session_cluster("nightly")
 with descriptor.retrieve("nightly") as cluster:
     print("SESSION", cluster.address == session.address, cluster.list_jobs())
-application = descriptor.deploy_application_cluster(Path("endless.py"), ("mine",))
+application = descriptor.deploy_application_cluster(Program(Path("endless.py"), ("mine",)))
 with application.get_cluster_client() as cluster:
     [job] = cluster.list_jobs()
     print("APPLICATION", job.name, str(job.job_id) == application.job_id, application.pid)

@@ -19,15 +19,16 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.api.client.job_client import JobClient
 from headrace.api.executors import active_executor
-from headrace.api.transformations import OperatorTransformation
 from headrace.core.errors import HeadraceError, JobCancelledError, JobExecutionError
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.job_master import JobDetails
-from headrace.graph.stream_graph import NodeRole
+
+if TYPE_CHECKING:
+    from headrace.api.client.job_client import JobClient
+    from headrace.api.transformations import OperatorTransformation
+    from headrace.gateways.job_master import JobDetails
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ _NOT_WORTH_TELLING: Final = (JobStatus.FINISHED, JobStatus.CANCELLING, JobStatus
 EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
 
-def end_interrupted_job(client: JobClient, patience_s: float = PATIENCE_S) -> None:
+def end_interrupted_job(client: "JobClient", patience_s: float = PATIENCE_S) -> None:
     """Cancel the job and wait a bounded time, so that nothing is left running; a second Ctrl-C cuts the wait short.
 
     A task whose function does not return after `patience_s` is ended with its process. Output that is being
@@ -70,7 +71,7 @@ def end_interrupted_job(client: JobClient, patience_s: float = PATIENCE_S) -> No
     _end_by_force(client)
 
 
-def leave_interrupted_job(client: JobClient) -> None:
+def leave_interrupted_job(client: "JobClient") -> None:
     """Cancel the job of an interrupted program, or say how to end it where it goes on without the program."""
     if client.outlives_program:
         job_id = client.get_job_id()
@@ -79,7 +80,7 @@ def leave_interrupted_job(client: JobClient) -> None:
     end_interrupted_job(client)
 
 
-def unfinished_tasks(details: JobDetails) -> str:
+def unfinished_tasks(details: "JobDetails") -> str:
     """Name the vertices whose subtasks have not ended: `Map (2 of 3)`; empty where all have."""
     counts = [
         (vertex, sum(not subtask.state.is_terminal for subtask in vertex.subtasks))
@@ -90,7 +91,7 @@ def unfinished_tasks(details: JobDetails) -> str:
     )
 
 
-def _end_by_force(client: JobClient) -> None:
+def _end_by_force(client: "JobClient") -> None:
     try:
         client.cancel_at_once().result(_ANSWER_S)
     except (HeadraceError, TimeoutError) as error:
@@ -99,7 +100,7 @@ def _end_by_force(client: JobClient) -> None:
     _ends_within(client, PATIENCE_S)
 
 
-def _ends_within(client: JobClient, timeout_s: float) -> bool:
+def _ends_within(client: "JobClient", timeout_s: float) -> bool:
     result = client.get_job_execution_result()
     try:
         result.result(timeout_s)
@@ -123,10 +124,10 @@ class JobLeftBehindError(JobCancelledError):
 
 
 class _Submitted:
-    jobs: ClassVar[list[tuple[JobClient, str]]] = []
+    jobs: ClassVar["list[tuple[JobClient, str]]"] = []
 
 
-def remember_job(client: JobClient, job_name: str) -> None:
+def remember_job(client: "JobClient", job_name: str) -> None:
     """Remember a job that the program does not wait for yet, unless it goes on without the program.
 
     Where nobody else looks at the program's end, as `headrace run` does, what is left is logged at the process's.
@@ -161,7 +162,7 @@ def await_left_jobs() -> list[JobExecutionError]:
     return [error for error in errors if isinstance(error, JobExecutionError)]
 
 
-def _error_of(client: JobClient, job_name: str) -> JobLeftBehindError | JobExecutionError | None:
+def _error_of(client: "JobClient", job_name: str) -> JobLeftBehindError | JobExecutionError | None:
     try:
         status = client.get_job_status().result(_ANSWER_S)
         if status in _NOT_WORTH_TELLING:
@@ -184,8 +185,8 @@ def _log_left_jobs() -> None:
 
 
 class _LeftOver:
-    sink: ClassVar[OperatorTransformation | None] = None
-    operator: ClassVar[OperatorTransformation | None] = None
+    sink: ClassVar["OperatorTransformation | None"] = None
+    operator: ClassVar["OperatorTransformation | None"] = None
     has_plan: ClassVar[bool] = False
 
 
@@ -195,8 +196,11 @@ def program_begins() -> None:
     _LeftOver.has_plan = False
 
 
-def operator_added(operator: OperatorTransformation) -> None:
+def operator_added(operator: "OperatorTransformation") -> None:
     """Record an operator that no job has yet."""
+    # Imported late: commands end programs that may have no graph, and it brings Arrow.
+    from headrace.graph.stream_graph import NodeRole
+
     if operator.role is NodeRole.SINK:
         _LeftOver.sink = operator
     else:
@@ -213,14 +217,14 @@ def plan_made() -> None:
     _LeftOver.has_plan = True
 
 
-def unexecuted_operator() -> OperatorTransformation | None:
+def unexecuted_operator() -> "OperatorTransformation | None":
     """Return the last sink since the last plan, if any; in a program without any plan its last operator."""
     if _LeftOver.sink is not None:
         return _LeftOver.sink
     return None if _LeftOver.has_plan else _LeftOver.operator
 
 
-def unexecuted_text(operator: OperatorTransformation) -> str:
+def unexecuted_text(operator: "OperatorTransformation") -> str:
     """Return the text that names the operator and its place in the program."""
     return f"the program ended without running '{operator.name}' ({operator.location}): call env.execute()"
 

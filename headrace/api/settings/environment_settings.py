@@ -18,12 +18,13 @@ from headrace.api.settings.slot_sharing_group import SlotSharingGroup
 from headrace.checkpoint.options import CHANGELOG, SAVEPOINT_DIRECTORY
 from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.core.resource_profile import ResourceProfile
-from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
 from headrace.graph.pipeline_options import (
     BUFFER_TIMEOUT,
     BUFFER_TIMEOUT_ENABLED,
     CACHED_FILES,
+    CHAIN_DIFFERENT_MAX_PARALLELISM,
     MAX_PARALLELISM,
+    OPERATOR_CHAINING,
     PARALLELISM,
     PYTHON_ARCHIVES,
     PYTHON_EXECUTABLE,

@@ -77,7 +77,8 @@ def standby_facts(standby: Standby) -> dict[str, Any]:
 
 
 def _standby_row(standby: Standby) -> tuple[str, ...]:
-    return standby.name, "standby", f"behind {standby.behind}", str(standby.pid), since(standby)
+    leader = standby.leader_address or standby.leader
+    return standby.name, "standby", f"behind {leader}", str(standby.pid), since(standby)
 
 
 def cluster_facts(connection: ClusterConnection) -> dict[str, Any]:

@@ -33,11 +33,6 @@ class Standby(msgspec.Struct, frozen=True):
     leader: str
     leader_address: str = ""
 
-    @property
-    def behind(self) -> str:
-        """The leader, for people."""
-        return self.leader_address or self.leader
-
 
 class StandbyFile:
     """The file of this process, which stands by as `name`."""

@@ -120,7 +120,9 @@ def start_cluster(
             name,
             None,
             lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
-            on_standby=lambda leader: click.echo(_standby_text(name, leader.behind), err=True),
+            on_standby=lambda leader: click.echo(
+                _standby_text(name, leader_at(leader.holder, leader.address)), err=True
+            ),
         )
     descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=verbose)
     try:

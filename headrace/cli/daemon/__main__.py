@@ -38,7 +38,7 @@ _STANDARD_INPUT: Final = 0
 
 def main() -> int:
     """Do what the instructions say, and return the exit code."""
-    instructions = msgspec.json.decode(sys.stdin.buffer.read(), type=Instructions)
+    instructions = Instructions.from_json(sys.stdin.buffer.read())
     _have_no_input()
     faulthandler.enable()
     configure_logs(verbose=instructions.is_verbose)
@@ -70,8 +70,8 @@ def main() -> int:
                     lambda cluster: reporter.tell(_ready(cluster, place)),
                     create=JobCluster,
                 )
-            case RunProgram() as program:
-                return _run_program(program, settings, place, reporter)
+            case RunProgram() as duty:
+                return _run_program(duty, settings, place, reporter)
     except Exception as error:
         reporter.tell_failure(error)
         return report_failure(error)
@@ -102,7 +102,7 @@ def _have_no_input() -> None:
 
 
 def _run_program(
-    program: RunProgram, settings: Settings, place: DeployedCluster, reporter: Reporter
+    duty: RunProgram, settings: Settings, place: DeployedCluster, reporter: Reporter
 ) -> int:
     """Run a program, wait for the jobs that it leaves running, and return its exit code. In the main thread."""
     executor = SparkExecutor(settings, log_folder=Path(place.log_folder))
@@ -125,11 +125,11 @@ def _run_program(
             tell_running(str(client.get_job_id()))
 
     def stands_by(leader: LeaderRecord) -> None:
-        if program.is_standby:
+        if duty.is_standby:
             reporter.tell(_waiting(leader, place))
 
     def leads() -> None:
-        if program.is_standby:
+        if duty.is_standby:
             tell_running()
 
     def failed(error: BaseException) -> int:
@@ -140,11 +140,9 @@ def _run_program(
     given = settings.to_dict()
     provide_python_files(given)
     set_default_settings(given)
-    file = Path(program.program)
     if is_highly_available(settings):
         code = run_application(
-            file,
-            program.arguments,
+            duty.program,
             given,
             executor,
             on_standby=stands_by,
@@ -152,18 +150,15 @@ def _run_program(
             on_submitted=submitted,
             on_error=failed,
             awaits_jobs=True,
-            module=program.module,
         )
     else:
         code = run_here(
-            file,
-            program.arguments,
+            duty.program,
             given,
             runner,
             on_submitted=submitted,
             on_error=failed,
             awaits_jobs=True,
-            module=program.module,
         )
     reporter.tell(Report(place, exit_code=code))
     return code

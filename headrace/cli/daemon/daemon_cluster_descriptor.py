@@ -17,6 +17,7 @@ from headrace.cli.daemon.local_process import IMPATIENT, LocalProcess
 from headrace.cli.daemon.messages import RunJobCluster, RunProgram, RunSession
 from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.deployed_cluster import DeployedCluster
+from headrace.client.program import Program
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
@@ -62,21 +63,13 @@ class DaemonClusterDescriptor(ClusterDescriptor):
 
     def deploy_application_cluster(
         self,
-        program: Path,
-        arguments: tuple[str, ...] = (),
+        program: Program,
         *,
         is_standby: bool = False,
         is_supervised: bool = False,
-        module: str | None = None,
     ) -> DeployedCluster:
         """Start it; EndedWithoutJobError where there is nothing to return."""
-        duty = RunProgram(
-            str(program),
-            arguments,
-            is_standby=is_standby,
-            is_supervised=is_supervised,
-            module=module,
-        )
+        duty = RunProgram(program, is_standby=is_standby, is_supervised=is_supervised)
         daemon = self._start(duty)
         report = daemon.report()
         deployed = report.cluster

@@ -74,7 +74,7 @@ class DaemonProcess:
             instructions = Instructions(
                 duty, dict(settings), writing, str(self.log_folder), is_verbose
             )
-            self._tell(msgspec.json.encode(instructions))
+            self._tell(instructions.to_json())
         except BaseException:
             self._forget()
             raise

@@ -1,6 +1,5 @@
 """`headrace run -d`: has a daemon run a program, and says how to follow it once its first job was taken."""
 
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
@@ -13,19 +12,19 @@ from headrace.cli.daemon.daemon_process import DaemonFailedError
 from headrace.cli.logs import print_error
 from headrace.cli.options import print_json
 from headrace.client.deployed_cluster import DeployedCluster
+from headrace.client.program import Program
+from headrace.cluster.high_availability.lease import leader_at
 from headrace.core.config import Settings
 
 
 def run_detached(
-    program: Path,
-    arguments: tuple[str, ...],
+    program: Program,
     settings: dict[str, str],
     *,
     is_standby: bool,
     is_supervised: bool,
     is_verbose: bool,
     is_json: bool = False,
-    module: str | None = None,
 ) -> int:
     """Start it, and return 0 once its first job runs, or it stands by; else the exit code with which it has ended.
 
@@ -34,11 +33,7 @@ def run_detached(
     descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=is_verbose)
     try:
         cluster = descriptor.deploy_application_cluster(
-            program,
-            arguments,
-            is_standby=is_standby,
-            is_supervised=is_supervised,
-            module=module,
+            program, is_standby=is_standby, is_supervised=is_supervised
         )
     except DaemonFailedError as error:
         code = print_error(error.lines)
@@ -64,14 +59,15 @@ def run_detached(
             }
         print_json({"exit-code": 0, "jobs": jobs, "errors": [], **facts})
     else:
-        _say(cluster, module or program.stem)
+        _say(cluster, program.name)
     return 0
 
 
 def _say(cluster: DeployedCluster, name: str) -> None:
     if cluster.leader:
+        leader = leader_at(cluster.leader, cluster.address)
         click.echo(
-            f"standby '{name}-standby' takes over when {cluster.behind}, which runs the program, is gone"
+            f"standby '{name}-standby' takes over when {leader}, which runs the program, is gone"
         )
         click.echo(f"end it with 'headrace cluster stop {name}-standby'")
     elif cluster.job_id:

@@ -4,33 +4,30 @@ Reporter tells the command how the start went, once.
 """
 
 import os
-from pathlib import Path
 
 import msgspec
 
 from headrace.client.deployed_cluster import DeployedCluster
+from headrace.client.program import Program
 from headrace.core.error_text import describe, wants_details
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 
 class RunProgram(msgspec.Struct, frozen=True, tag=True):
-    """Run a program with its arguments in a cluster of its own.
+    """Run a program in a cluster of its own.
 
     It has started when its first job was taken; a standby, which needs high availability, when it waits or leads.
     """
 
-    program: str
-    arguments: tuple[str, ...] = ()
+    program: Program
     is_standby: bool = False
     is_supervised: bool = False
     """Whether the daemon watches over the driver, which is a daemon of its own, and starts it again."""
-    module: str | None = None
-    """The module to run, of the folder `program`; None: `program` is a file."""
 
     @property
     def name(self) -> str:
         """The name of its cluster."""
-        return self.module or Path(self.program).stem
+        return self.program.name
 
 
 class RunSession(msgspec.Struct, frozen=True, tag=True):
@@ -60,6 +57,15 @@ class Instructions(msgspec.Struct, frozen=True):
     report_descriptor: int
     log_folder: str
     is_verbose: bool = False
+
+    def to_json(self) -> bytes:
+        """Return them as JSON, a path as its text."""
+        return msgspec.json.encode(self, enc_hook=str)
+
+    @classmethod
+    def from_json(cls, content: bytes) -> "Instructions":
+        """Read what `to_json` has made. DECODE_ERRORS."""
+        return msgspec.json.decode(content, type=cls, dec_hook=lambda kind, text: kind(text))
 
 
 class Report(msgspec.Struct, frozen=True):

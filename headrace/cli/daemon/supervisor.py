@@ -20,6 +20,7 @@ from headrace.api.client.program_end import (
 from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
 from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSession
 from headrace.cli.logs import EXIT_FAILED
+from headrace.cluster.high_availability.lease import leader_at
 from headrace.core.clock import Clock, SystemClock
 from headrace.spark.application import EXIT_LEFT
 
@@ -135,7 +136,9 @@ class Supervisor:
             raise
         reporter.tell(report)
         found = report.cluster
-        what = f"stands by behind {found.behind}" if found.leader else f"runs at {found.address}"
+        what = f"runs at {found.address}"
+        if found.leader:
+            what = f"stands by behind {leader_at(found.leader, found.address)}"
         _LOG.warning(
             "%s %s (process %d), its log is in %s", self._what, what, daemon.pid, daemon.log_folder
         )

@@ -22,6 +22,7 @@ from headrace.cluster.high_availability.lease import (
     LeaderRecord,
     LeaseObserver,
     LeaseTerms,
+    leader_at,
 )
 from headrace.core.clock import Clock
 from headrace.core.errors import HostError
@@ -155,7 +156,7 @@ class LeaderElectionService:
         leader = self._seen
         if leader is None or leader.is_released or leader.epoch <= self.epoch:
             return "nobody is known to lead it now"
-        return f"{leader.behind} leads it"
+        return f"{leader_at(leader.holder, leader.address)} leads it"
 
     def await_leadership(self, check: Callable[[], object] = lambda: None) -> None:
         """Wait, as a standby, until this process leads; from then on the lease is renewed.
@@ -243,7 +244,7 @@ class LeaderElectionService:
         if before is None or (before.epoch, before.address) != (leader.epoch, leader.address):
             _LOG.warning(
                 "standby: %s leads the cluster '%s' (epoch %d); this process takes over when it is gone",
-                leader.behind,
+                leader_at(leader.holder, leader.address),
                 self.cluster,
                 leader.epoch,
             )

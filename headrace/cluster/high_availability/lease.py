@@ -65,11 +65,6 @@ class LeaderRecord(msgspec.Struct, frozen=True):
     address: str = ""
     is_released: bool = False
 
-    @property
-    def behind(self) -> str:
-        """Return who leads, and where, as people read it."""
-        return leader_at(self.holder, self.address)
-
 
 def leader_at(holder: str, address: str) -> str:
     """Return a leader with its address, where that is known, as people read it."""

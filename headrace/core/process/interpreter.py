@@ -6,9 +6,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 
 def settle_interpreter() -> None:
     """Load what the first batch would load, and leave all that is there by now out of garbage collection.
@@ -17,6 +14,10 @@ def settle_interpreter() -> None:
     first records of a task would wait. And a full collection walks through every object of every module, 100,000 of
     them: 50 ms, in which all threads of a TaskManager stand still.
     """
+    # Imported late: commands only extend the import path.
+    import numpy as np
+    import pyarrow as pa
+
     pa.array(np.empty(0))
     gc.freeze()
 

@@ -295,7 +295,7 @@ def test_the_display_shows_the_last_state_before_the_cluster_ends(
         def stop(self) -> None:
             was_closed.append(made[0].is_closed)
 
-    monkeypatch.setattr("headrace.cli.run.ProgressDisplay.choose", lambda wanted: Display())
+    monkeypatch.setattr("headrace.cli.progress.ProgressDisplay.choose", lambda wanted: Display())
     (tmp_path / "program.py").write_text("")
     with pytest.raises(SystemExit) as ended:
         main(["run", "--progress", str(tmp_path / "program.py")])

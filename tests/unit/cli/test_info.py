@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,10 @@ def test_the_plan_stands_under_flink_s_title(shell: Shell, program: Path) -> Non
 
 
 def test_nothing_is_left_behind(shell: Shell, program: Path) -> None:
-    shell("info", "-p", "3", str(program))
-    assert active_executor() is None
-    assert default_settings() == {}
+    for words in (("-p", "3"), ("-t", "yarn", "-p", "3")):
+        shell("info", *words, str(program))
+        assert active_executor() is None
+        assert default_settings() == {}
 
 
 def test_json_is_the_plan_alone(shell: Shell, program: Path) -> None:
@@ -152,13 +154,15 @@ def test_json_of_a_program_without_a_job_is_its_error(shell: Shell, program: Pat
         assert (outcome.code, says in error) == (1, True)
 
 
-def test_a_module_of_an_archive_is_run_by_its_name(shell: Shell, tmp_path: Path) -> None:
-    import zipfile
-
+def test_a_module_of_an_archive_is_run_by_its_name(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
     archive = tmp_path / "jobs.zip"
     with zipfile.ZipFile(archive, "w") as out:
-        out.writestr("flights.py", PROGRAM)
-    assert "nodes" in json.loads(shell("info", "--json", "-c", "flights", str(archive)).out)
+        out.writestr("flights_of_an_archive.py", PROGRAM)
+    words = ("-pyfs", str(archive), "-pym", "flights_of_an_archive")
+    assert "nodes" in json.loads(shell("info", "--json", *words).out)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from headrace.api.executors import PipelineExecutor
 from headrace.cli.logs import EXIT_INTERRUPTED
 from headrace.cli.program_run import run_here
+from headrace.client.program import Program
 from headrace.core.config import Settings
 from headrace.spark.executor import SparkExecutor
 
@@ -32,14 +33,14 @@ def interrupted_first(called: list[object], then: T) -> Callable[..., T]:
 def test_a_second_ctrl_c_leaves_neither_the_record_of_the_end_nor_the_close_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, code: int
 ) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(text)
+    file = tmp_path / "program.py"
+    file.write_text(text)
     ended: list[object] = []
     closed: list[object] = []
     on_ended = interrupted_first(ended, 7)
     before_close = interrupted_first(closed, None)
     executor = cast("PipelineExecutor", SparkExecutor(Settings({})))
-    found = run_here(program, (), {}, executor, on_ended=on_ended, before_close=before_close)
+    found = run_here(Program(file), {}, executor, on_ended=on_ended, before_close=before_close)
     assert found == 7
     assert (ended, closed) == ([(code,)] * 2, [()] * 2)
     assert capsys.readouterr().err.count("still stopping") == 2

@@ -11,6 +11,7 @@ import pytest
 from headrace.api import executors
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.client.deployed_cluster import DeployedCluster
+from headrace.client.program import Program
 from tests.unit.cli.shell import Shell
 
 PROGRAM = """\
@@ -166,7 +167,7 @@ def test_the_names_of_python_files_mean_the_same(
         (
             ("-pyclientexec", "python3"),
             "-pyclientexec/--pyClientExecutable: the program runs in the interpreter",
-            "-m headrace run",
+            "'-m headrace' of that interpreter",
         ),
         (("-pypath", "lib"), "-pypath/--pyPythonPath: bring the modules", "-pyfs"),
         (("-cm", "LEGACY"), "Invalid value for '-cm'", "'no-claim', 'claim'"),
@@ -176,19 +177,21 @@ def test_the_names_of_python_files_mean_the_same(
 def test_what_has_no_meaning_here_is_refused_with_what_to_do(
     shell: Shell, program: Path, options: tuple[str, ...], begins: str, remedy: str
 ) -> None:
-    outcome = shell("run", *options, "-py", str(program))
-    first = outcome.err.splitlines()[0]
-    assert (outcome.code, outcome.out) == (1, "")
-    assert first.startswith(f"error: {begins}"), first
-    assert remedy in first
+    for command in ("run",) if options[0] == "-cm" else ("run", "info"):
+        outcome = shell(command, *options, "-py", str(program))
+        first = outcome.err.splitlines()[0]
+        assert (outcome.code, outcome.out) == (1, "")
+        assert first.startswith(f"error: {begins}"), first
+        assert remedy in first
 
 
 def test_the_help_has_flink_s_names_without_those_that_are_refused(shell: Shell) -> None:
-    text = shell("run", "--help").out
-    for name in ("-py", "-pym", "-pyfs", "-pyarch", "-pyreq", "-pyexec", "-cm", "-sae"):
-        assert f"  {name}, --" in text, name
-    for name in ("--class", "--pyClientExecutable", "--pyPythonPath"):
-        assert name not in text
+    of_python = ("-py", "-pym", "-pyfs", "-pyarch", "-pyreq", "-pyexec")
+    for command, names in (("run", (*of_python, "-cm", "-sae")), ("info", of_python)):
+        text = shell(command, "--help").out
+        assert [name for name in names if f"  {name}, --" not in text] == []
+        for name in ("--class", "--pyClientExecutable", "--pyPythonPath"):
+            assert name not in text
 
 
 def test_a_script_finds_the_id_of_the_job_of_a_daemon_in_flink_s_line(
@@ -214,13 +217,13 @@ def test_a_script_finds_the_id_of_the_job_of_a_daemon_in_flink_s_line(
 def test_a_daemon_is_told_the_module(
     shell: Shell, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[dict[str, Any]] = []
+    told: list[Program] = []
 
-    def note(*_: Any, **options: Any) -> int:
-        told.append(options)
+    def note(of: Program, *_: Any, **__: Any) -> int:
+        told.append(of)
         return 0
 
     monkeypatch.setattr("headrace.cli.daemon.detached_run.run_detached", note)
     assert shell("run", "-d", "-pyfs", str(program), "-pym", program.stem).code == 0
     assert shell("run", "-d", str(program)).code == 0
-    assert [one["module"] for one in told] == [program.stem, None]
+    assert told == [Program(Path(), (), program.stem), Program(program)]

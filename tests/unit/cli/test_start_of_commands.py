@@ -1,4 +1,4 @@
-"""Commands that ask a cluster start quickly, because they import next to nothing."""
+"""Commands start quickly, because they import next to nothing before they need it."""
 
 import os
 import subprocess
@@ -27,7 +27,8 @@ HEAVY = (
 OF_CLUSTERS = sorted(name for name, entry in COMMANDS.items() if ".cli.jobs." in entry.place)
 
 
-def imported_by(*arguments: str) -> list[str]:
+def imported_by(*arguments: str, wanted_code: int = 0) -> list[str]:
+    """Run a command in a new interpreter, and return which of HEAVY it has imported by its end."""
     script = (
         "import sys\nfrom headrace.cli.main import main\n"
         f"try:\n    main({list(arguments)!r})\nexcept SystemExit as ended:\n    code = ended.code\n"
@@ -37,7 +38,7 @@ def imported_by(*arguments: str) -> list[str]:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     code, _, names = done.stderr.splitlines()[-1].partition(" ")
-    assert code == "0", done.stderr
+    assert code == str(wanted_code), done.stderr
     return names.strip("[]").replace("'", "").split(", ") if names != "[]" else []
 
 
@@ -92,6 +93,29 @@ def test_a_list_of_clusters_imports_none_of_them(
 )
 def test_neither_do_help_and_completion(arguments: tuple[str, ...]) -> None:
     assert imported_by(*arguments) == []
+
+
+@pytest.mark.parametrize("command", ["info", "run"])
+def test_a_command_for_programs_imports_none_of_them_before_it_has_a_program(
+    tmp_path: Path, command: str
+) -> None:
+    missing = str(tmp_path / "missing.py")
+    assert imported_by(command, "--help") == []
+    assert imported_by(command, missing, wanted_code=1) == []
+    assert imported_by(command, "-Dpipeline.name=mine", missing, wanted_code=1) == []
+    assert imported_by(command, "-c", "Main", missing, wanted_code=1) == []
+
+
+def test_the_plan_of_a_program_without_streams_imports_none_of_them(tmp_path: Path) -> None:
+    program, noted = tmp_path / "program.py", tmp_path / "noted.txt"
+    program.write_text(
+        "import sys\n"
+        f"found = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "with open(sys.argv[1], 'w') as out:\n    print(found, file=out)\n"
+    )
+    words = ("-p", "2", "-Dpipeline.operator-chaining.enabled=false")
+    assert imported_by("info", *words, str(program), str(noted), wanted_code=1) == []
+    assert noted.read_text() == "[]\n"
 
 
 def seconds_of(*arguments: str) -> float:

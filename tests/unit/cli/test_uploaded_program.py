@@ -4,25 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.uploaded_program import PYTHON_DRIVER, Program, program_of
+from headrace.cli.program_options import PYTHON_OPTIONS, REFUSED_OPTIONS
+from headrace.cli.uploaded_program import PYTHON_DRIVER, program_of
+from headrace.client.program import Program
 from headrace.core.errors import ProgramError
 from headrace.rest.programs.program_messages import ProgramRequest
 
 
 def test_a_file_is_run_and_an_entry_class_ignored() -> None:
     request = ProgramRequest("/up/1_job.py", ("a", "b"), "org.example.Main", {"k": "v"})
-    assert program_of(request) == Program(Path("/up/1_job.py"), ("a", "b"), {"k": "v"})
+    assert program_of(request) == (Program(Path("/up/1_job.py"), ("a", "b")), {"k": "v"})
 
 
 def test_a_module_of_an_archive_is_run_and_workers_get_the_archive() -> None:
     request = ProgramRequest("/up/1_jobs.zip", (), "jobs.main", {"python.files": "/lib.py"})
-    found = program_of(request)
-    assert (found.path, found.entry_class) == (Path("/up/1_jobs.zip"), "jobs.main")
-    assert found.settings == {"python.files": "/up/1_jobs.zip,/lib.py"}
+    program, settings = program_of(request)
+    assert program == Program(Path("/up/1_jobs.zip"), module="jobs.main")
+    assert settings == {"python.files": "/up/1_jobs.zip,/lib.py"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "path", "entry_class", "rest"),
+    ("arguments", "path", "module", "rest"),
     [
         (("-py", "job.py", "-x", "1"), "/up/1_job.py", None, ("-x", "1")),
         (("-py", "/other/place.py"), "/other/place.py", None, ()),
@@ -30,12 +32,11 @@ def test_a_module_of_an_archive_is_run_and_workers_get_the_archive() -> None:
     ],
 )
 def test_a_python_driver_is_told_its_program(
-    arguments: tuple[str, ...], path: str, entry_class: str | None, rest: tuple[str, ...]
+    arguments: tuple[str, ...], path: str, module: str | None, rest: tuple[str, ...]
 ) -> None:
-    uploaded = "/up/1_job.zip" if entry_class else "/up/1_job.py"
-    found = program_of(ProgramRequest(uploaded, arguments, PYTHON_DRIVER))
-    wanted = uploaded if entry_class else path
-    assert (found.path, found.entry_class, found.arguments) == (Path(wanted), entry_class, rest)
+    uploaded = "/up/1_job.zip" if module else "/up/1_job.py"
+    program, _ = program_of(ProgramRequest(uploaded, arguments, PYTHON_DRIVER))
+    assert program == Program(Path(uploaded if module else path), rest, module)
 
 
 def test_options_of_a_python_driver_become_settings() -> None:
@@ -49,8 +50,17 @@ def test_options_of_a_python_driver_become_settings() -> None:
         "-py",
         "job.py",
     )
-    found = program_of(ProgramRequest("/up/1_job.py", arguments, PYTHON_DRIVER))
-    assert found.settings == {"python.files": "/lib", "python.requirements": "/requirements.txt"}
+    _, settings = program_of(ProgramRequest("/up/1_job.py", arguments, PYTHON_DRIVER))
+    assert settings == {"python.files": "/lib", "python.requirements": "/requirements.txt"}
+
+
+def test_a_python_driver_knows_the_options_of_the_command_line() -> None:
+    names = [name for each in PYTHON_OPTIONS for name in each.names]
+    names += [name for refused, _ in REFUSED_OPTIONS for name in refused if "-py" in name]
+    arguments = (*(word for name in names for word in (name, name)), "own")
+    program, settings = program_of(ProgramRequest("/up/1_job.py", arguments, PYTHON_DRIVER))
+    assert program.arguments == ("own",)
+    assert settings == {each.setting.key: each.names[-1] for each in PYTHON_OPTIONS}
 
 
 @pytest.mark.parametrize("arguments", [("-py",), ("-pybogus", "x")])

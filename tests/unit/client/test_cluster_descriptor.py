@@ -9,6 +9,7 @@ from headrace import ClusterClientFactory
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.deployed_cluster import DeployedCluster
+from headrace.client.program import Program
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
@@ -34,7 +35,7 @@ def test_a_remote_cluster_is_found_and_not_started() -> None:
     graph = JobGraph(JobId(b"j" * 16), "job", (), (), {})
     for deploy in (
         lambda: descriptor.deploy_session_cluster("nightly"),
-        lambda: descriptor.deploy_application_cluster(Path("program.py")),
+        lambda: descriptor.deploy_application_cluster(Program(Path("program.py"))),
         lambda: descriptor.deploy_job_cluster("job", graph),
     ):
         with pytest.raises(ConfigurationError, match="name session, application or per-job"):

@@ -10,7 +10,8 @@ import pytest
 from headrace.cli.daemon import daemon_process
 from headrace.cli.daemon.console_file import NAME
 from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess, log_folder_of
-from headrace.cli.daemon.messages import RunSession
+from headrace.cli.daemon.messages import Instructions, RunProgram, RunSession
+from headrace.client.program import Program
 from headrace.core.clock import SystemClock
 from headrace.core.process.process_start import start_ticks
 from testkit.waiting import wait_until
@@ -52,6 +53,13 @@ def started_as(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(daemon_process, "_MODULE", "stand_in_for_a_daemon")
     return DaemonProcess(RunSession("nightly"), settings)
+
+
+@pytest.mark.parametrize("module", [None, "jobs.main"])
+def test_instructions_are_read_as_they_were_written(module: str | None) -> None:
+    program = Program(Path("jobs/main.py"), ("--year", "2013"), module)
+    written = Instructions(RunProgram(program, is_standby=True), {"k": "v"}, 3, "/logs")
+    assert Instructions.from_json(written.to_json()) == written
 
 
 def test_settings_reach_it_and_stand_on_no_command_line(

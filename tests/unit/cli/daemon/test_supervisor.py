@@ -10,6 +10,7 @@ import pytest
 from headrace.cli.daemon import daemon_process
 from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSession
 from headrace.cli.daemon.supervisor import SHORT_LIVES_MAX, RestartPauses, Supervisor
+from headrace.client.program import Program
 
 STAND_IN = """
 import json, os, signal, sys
@@ -32,7 +33,7 @@ sys.exit(int(told["settings"]["then"]) if number < 4 else 0)
 """
 
 SESSION = RunSession("nightly", is_supervised=True)
-APPLICATION = RunProgram("/programs/orders.py", is_supervised=True)
+APPLICATION = RunProgram(Program(Path("/programs/orders.py")), is_supervised=True)
 
 
 class NoPauses(RestartPauses):

@@ -1,0 +1,224 @@
+"""The program on a command line: its path or module, its arguments, and Flink's options for Python programs."""
+
+import difflib
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from headrace.client.program import Program
+from headrace.core.config import ConfigOption
+from headrace.graph.pipeline_options import (
+    PYTHON_ARCHIVES,
+    PYTHON_EXECUTABLE,
+    PYTHON_FILES,
+    PYTHON_REQUIREMENTS,
+)
+
+_PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
+
+
+class ProgramPath(click.ParamType[Path]):
+    """An existing file that Python can run. Python itself reports mistakes inside it."""
+
+    name = "program"
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        path = Path(value)
+        problem = _problem_of(path)
+        if problem:
+            raise click.UsageError(problem, ctx)
+        return path
+
+
+def _problem_of(path: Path) -> str:
+    try:
+        if path.is_dir():
+            programs = sorted(one.name for one in path.glob("*.py"))[:3]
+            inside = f", such as {path / programs[0]}" if programs else ""
+            return f"'{path}' is a folder: name the program in it{inside}"
+        if not path.exists():
+            return f"there is no program '{path}'{_suggestion(path)}"
+        if not path.is_file():
+            return ""
+        source = path.read_bytes()
+    except OSError as error:
+        return f"the program '{path}' cannot be read: {error.strerror}"
+    if path.suffix == ".jar":
+        return f"'{path}' is a Java archive, and Headrace runs Python programs"
+    if path.suffix in _PYTHON_SUFFIXES or zipfile.is_zipfile(path):
+        return ""
+    return "" if _is_python(source) else f"'{path}' is not a Python program"
+
+
+def _is_python(source: bytes) -> bool:
+    try:
+        compile(source, "program", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _suggestion(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f": there is no folder '{folder}'"
+    names = [one.name for one in folder.glob("*.py")]
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean '{folder / near[0]}'?" if near else f" in {folder.resolve()}"
+
+
+class ProgramCommand(click.Command):
+    """A command whose options end at the first word that is none, once an option has named the program, as Flink's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = {
+            name: each
+            for each in self.params
+            if isinstance(each, click.Option)
+            for name in (*each.opts, *each.secondary_opts)
+        }
+        at, names_program = 0, False
+        while at < len(args) and (option := _option_in(args[at], options)) is not None:
+            names_program = names_program or option.name in ("python", "module")
+            at += 2 if _takes_next_word(args[at], options) else 1
+        # Behind the end, the last option misses its value: to say so is click's.
+        if names_program and at <= len(args) and args[at : at + 1] != ["--"]:
+            args = [*args[:at], "--", *args[at:]]
+        return super().parse_args(ctx, args)
+
+
+def _option_in(word: str, options: Mapping[str, click.Option]) -> click.Option | None:
+    """Return the option that a word is, also where its value is in the word: `--name=value`, `-Dkey=value`."""
+    name = word.partition("=")[0]
+    letter = word[:2] if not word.startswith("--") else ""
+    return options.get(word) or options.get(name) or options.get(letter)
+
+
+def _takes_next_word(word: str, options: Mapping[str, click.Option]) -> bool:
+    """Return whether the value of an option is the next word; of letters behind one dash that is the last one's."""
+    if word in options:
+        return not options[word].is_flag
+    if word.startswith("--") or "=" in word:
+        return False
+    for place, letter in enumerate(word[1:], 2):
+        option = options.get(f"-{letter}")
+        if option is None or not option.is_flag:
+            return option is not None and place == len(word)
+    return False
+
+
+def program_in(words: tuple[str, ...], python: str | None, module: str | None) -> Program:
+    """Return the program with its arguments. UsageError.
+
+    `words`: what stands behind the options, the program first unless `python` or `module` names it.
+    """
+    context = click.get_current_context()
+    if python is not None and module is not None:
+        raise click.UsageError("-py and -pym both name the program: give one of them", context)
+    if module is not None:
+        return Program(Path(), words, module)
+    if python is None and not words:
+        raise click.UsageError("Missing argument 'PROGRAM'.", context)
+    named, arguments = (words[0], words[1:]) if python is None else (python, words)
+    return Program(ProgramPath().convert(named, None, context), arguments)
+
+
+class PythonOption(NamedTuple):
+    """An option of Flink's for Python programs. `parameter`: the argument of a command that has its value."""
+
+    setting: ConfigOption[str]
+    parameter: str
+    names: tuple[str, ...]
+    metavar: str
+    help: str
+
+
+PROGRAM_NAMES: Final = ("-py", "--python")
+MODULE_NAMES: Final = ("-pym", "--pyModule")
+PYTHON_OPTIONS: Final = (
+    PythonOption(
+        PYTHON_FILES,
+        "python_files",
+        ("-pyfs", "--pyFiles", "--python-files"),
+        "PATHS",
+        "Modules, packages or archives for the workers, comma-separated.",
+    ),
+    PythonOption(
+        PYTHON_ARCHIVES,
+        "python_archives",
+        ("-pyarch", "--pyArchives"),
+        "PATHS",
+        "Archives for the workers, comma-separated.",
+    ),
+    PythonOption(
+        PYTHON_REQUIREMENTS,
+        "python_requirements",
+        ("-pyreq", "--pyRequirements"),
+        "FILE",
+        "requirements.txt with packages for the workers.",
+    ),
+    PythonOption(
+        PYTHON_EXECUTABLE,
+        "python_executable",
+        ("-pyexec", "--pyExecutable"),
+        "PATH",
+        "Interpreter of the workers.",
+    ),
+)
+"""Options that stand for a setting each."""
+REFUSED_OPTIONS: Final = (
+    (
+        ("-c", "--class"),
+        "there are no Java classes here: name the module to run with -pym, and the archive that has it with -pyfs",
+    ),
+    (
+        ("-C", "--classpath"),
+        "there are no Java classes here: bring Python modules with -pyfs, and jars for Spark with -D spark.jars=...",
+    ),
+    (
+        ("-pyclientexec", "--pyClientExecutable"),
+        "the program runs in the interpreter of this command: start the command as '-m headrace' of that interpreter, "
+        "and name that of the workers with -pyexec",
+    ),
+    (
+        ("-pypath", "--pyPythonPath"),
+        "bring the modules with -pyfs: they come to the workers' import path on every host",
+    ),
+)
+"""Options of Flink that have no meaning here, and what to do."""
+
+
+def program_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command Flink's options for Python programs; those without a meaning here are refused.
+
+    Its arguments are `python` and `module`, which name the program, and the parameters of PYTHON_OPTIONS.
+    """
+    for names, remedy in REFUSED_OPTIONS:
+
+        def refuse(
+            context: click.Context, option: click.Parameter, value: str | None, text: str = remedy
+        ) -> None:
+            if value is not None:
+                raise click.UsageError(f"{'/'.join(option.opts)}: {text}", context)
+
+        command = click.option(*names, hidden=True, expose_value=False, callback=refuse)(command)
+    for each in reversed(PYTHON_OPTIONS):
+        option = click.option(*each.names, each.parameter, metavar=each.metavar, help=each.help)
+        command = option(command)
+    command = click.option(
+        *MODULE_NAMES, "module", metavar="MODULE", help="Module to run as program."
+    )(command)
+    return click.option(
+        *PROGRAM_NAMES, "python", metavar="PATH", help="The program, as Flink names it."
+    )(command)
+
+
+def python_settings(given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the settings that PYTHON_OPTIONS stand for. `given`: values by parameter."""
+    values = {each.setting.key: given[each.parameter] for each in PYTHON_OPTIONS}
+    return {key: value for key, value in values.items() if value is not None}
