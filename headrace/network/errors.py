@@ -25,11 +25,27 @@ NetworkError
 +- InvalidChannelError           a custom partitioner chose a channel that does not exist
 """
 
+from typing import TypeVar
+
 from headrace.core.errors import ErrorDomain, HeadraceError, short_repr
+
+E = TypeVar("E", bound="NetworkError")
 
 
 class NetworkError(HeadraceError):
     """Base of everything the exchange raises on purpose."""
+
+
+def copy_of(error: E) -> E:
+    """Return an error that says the same and has neither a traceback nor a cause.
+
+    For an error that is kept, when it is kept and each time that it is raised: its traceback would keep the frames that
+    it has passed, those of their callers, and all that these were working on, such as the batches that were received
+    together with a request which it answers.
+    """
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    return copied
 
 
 class ProtocolError(NetworkError):

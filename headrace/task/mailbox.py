@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final
 
 from headrace.core.clock import Clock
@@ -51,17 +52,20 @@ class Mailbox:
         self._is_closed = False
         self._wake_hook: Callable[[], None] | None = None
         self._interruption: BaseException | None = None
+        self._interruption_traceback: TracebackType | None = None
 
     def interrupt(self, error: BaseException) -> None:
         """Let `check_interrupted` raise `error` from now on, and wake the task. Any thread; the first error stays."""
         if self._interruption is None:
+            self._interruption_traceback = error.__traceback__
             self._interruption = error
         self.wake()
 
     def check_interrupted(self) -> None:
         """Raise the error that the task was interrupted with, if any: this stops user code that emits forever."""
         if self._interruption is not None:
-            raise self._interruption
+            # As it came: its traceback would grow with each raise, without end where user code catches it for ever.
+            raise self._interruption.with_traceback(self._interruption_traceback)
 
     def put(self, mail: Mail) -> bool:
         """Append a mail; returns False, without effect, once the mailbox is closed."""

@@ -60,7 +60,8 @@ class Leadership:
         self._clock: Final = clock
         self._cluster: Final = cluster
         self._late_text: Final = late_text
-        self._loss: LeadershipLostError | None = None
+        # The reason, not the error: one that is raised again and again keeps the frames of all who have caught it.
+        self._loss: str | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -76,7 +77,7 @@ class Leadership:
             elif not self.lease.is_valid(self._clock.monotonic_ms()):
                 self.lose(self._late_text)
         if self._loss is not None:
-            raise self._loss
+            raise LeadershipLostError(self._cluster, self._loss)
 
     def confirm(self) -> None:
         """Raise LeadershipLostError where a successor may have read the storage before something was written there.
@@ -93,8 +94,9 @@ class Leadership:
     def lose(self, reason: str, *, is_wanted: bool = False) -> None:
         """End it, for good. The first reason counts."""
         if self._loss is None:
-            self._loss = LeadershipLostError(self._cluster, reason)
-            _LOG.log(logging.INFO if is_wanted else logging.CRITICAL, "%s", self._loss)
+            self._loss = reason
+            error = LeadershipLostError(self._cluster, reason)
+            _LOG.log(logging.INFO if is_wanted else logging.CRITICAL, "%s", error)
 
 
 class LeaderElectionService:

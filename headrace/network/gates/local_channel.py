@@ -7,7 +7,7 @@ from headrace.core.barriers import CheckpointBarrier
 from headrace.core.clock import Cancellable
 from headrace.core.elements import EndOfPartition
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
-from headrace.network.errors import NetworkError, PartitionNotFoundError
+from headrace.network.errors import NetworkError, PartitionNotFoundError, copy_of
 from headrace.network.gates.gate import ChannelElement
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import (
@@ -82,7 +82,7 @@ class LocalInputChannel:
 
     def poll(self) -> ChannelElement | None:
         if self._error is not None:
-            raise self._error
+            raise copy_of(self._error)
         if self._view is None:
             return None
         element = self._view.poll(UNLIMITED_CREDIT)
@@ -148,7 +148,7 @@ class LocalInputChannel:
         except PartitionNotFoundError:
             return False
         except NetworkError as error:
-            self._error = error
+            self._error = copy_of(error)
             self._notify()
             return True
         self._view = view

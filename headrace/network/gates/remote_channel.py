@@ -23,6 +23,7 @@ from headrace.network.errors import (
     ProducerFailedError,
     ProtocolError,
     SequenceGapError,
+    copy_of,
 )
 from headrace.network.flow.credit import CreditExceeded
 from headrace.network.gates.buffer_manager import BufferManager
@@ -106,7 +107,7 @@ class RemoteInputChannel:
 
     def poll(self) -> ChannelElement | None:
         if self._error is not None:
-            raise self._error
+            raise copy_of(self._error)
         item = self._queue.take()
         if not isinstance(item, QueuedBatch):
             return item
@@ -125,7 +126,7 @@ class RemoteInputChannel:
                 )
             except CorruptBatchError as error:
                 # What came behind it must not be taken for what comes next.
-                self._error = error
+                self._error = copy_of(error)
                 self._receiver.transport.post(lambda: self._end(tell_producer=True))
                 raise
         return SealedBatch(arrow, frame.markers, len(frame.body))
@@ -244,7 +245,7 @@ class RemoteInputChannel:
 
     def lost(self, error: NetworkError) -> None:
         self._end(tell_producer=False)
-        self._read_on_or_fail(error)
+        self._read_on_or_fail(copy_of(error))
 
     def _read_on_or_fail(self, error: NetworkError) -> None:
         answer = self._read_on.lost(error, self._next_sequence)

@@ -14,6 +14,7 @@ from headrace.network.errors import (
     PartitionError,
     PartitionNotFoundError,
     ProducerFailedError,
+    copy_of,
 )
 from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.partitions.result_subpartition import ResultSubpartitionView
@@ -61,7 +62,7 @@ class ResultPartitionManager:
             partition = self._partitions.get(partition_id)
             failure = self._failures.get(partition_id)
         if failure is not None:
-            raise failure
+            raise copy_of(failure)
         if partition is None:
             raise PartitionNotFoundError(str(partition_id), self._owner)
         if subpartition_index >= partition.subpartition_count:

@@ -13,7 +13,7 @@ from typing import Final
 from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import EndOfOutputChannelState, StreamEvent
 from headrace.network.batches.sealed_batch import SealedBatch
-from headrace.network.errors import NetworkError, PartitionError, ProducerFailedError
+from headrace.network.errors import NetworkError, PartitionError, ProducerFailedError, copy_of
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.result_subpartition import (
@@ -311,7 +311,7 @@ class PipelinedSubpartition:
         capture: InFlightOutput | None = None
         with self._lock:
             if self._failure is not None:
-                raise self._failure
+                raise copy_of(self._failure)
             if not self._queue:
                 return None
             if self._is_blocked and not self._priority_count:

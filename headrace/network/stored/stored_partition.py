@@ -14,7 +14,12 @@ from dataclasses import dataclass
 
 from headrace.core.elements import EndOfPartition
 from headrace.core.ids import ResultPartitionId
-from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
+from headrace.network.errors import (
+    NetworkError,
+    PartitionNotFoundError,
+    ProducerFailedError,
+    copy_of,
+)
 from headrace.network.memory.local_buffer_pool import LocalBufferPool
 from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.result_partition import ResultPartition, describe_cause
@@ -99,7 +104,7 @@ class StoredPartition(ResultPartition):
         """Attach a consumer, of which there may be any number; before the end of the task they wait for it."""
         with self._lock:
             if self._failure is not None:
-                raise self._failure
+                raise copy_of(self._failure)
             if self._is_released:
                 raise PartitionNotFoundError(str(self.partition_id), "the producer's")
             view = StoredView(

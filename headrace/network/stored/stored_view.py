@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.core.config import ConfigOption, SizeBytes
 from headrace.network.batches.sealed_batch import SealedBatch
-from headrace.network.errors import NetworkError, StorageError
+from headrace.network.errors import NetworkError, StorageError, copy_of
 from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
@@ -194,7 +194,7 @@ class StoredView:
         taken = 0
         with self._lock:
             if not self._queue and self._failure is not None:
-                raise self._failure
+                raise copy_of(self._failure)
             head = self._queue[0] if self._queue else None
             if head is not None:
                 cost, taken = _measure(head)
@@ -253,7 +253,7 @@ class StoredView:
             if self._passed_over:
                 self._pass_over(queued)
         except NetworkError as error:
-            failure = error
+            failure = copy_of(error)
         except Exception as error:
             # A mistake of ours, or no memory: its consumer must hear of it, or it would wait for ever.
             _LOG.exception("reading a stored result failed")
@@ -273,7 +273,7 @@ class StoredView:
     def fail(self, error: NetworkError) -> None:
         """The producer failed before it had finished: what was read ahead is dropped too."""
         with self._lock:
-            self._failure = self._failure or error
+            self._failure = self._failure or copy_of(error)
             dropped = self._drop()
         self._memory.add(-dropped)
         self._notify()

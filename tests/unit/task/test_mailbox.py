@@ -1,6 +1,7 @@
 """Mail, wake-ups and timers of one task."""
 
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -19,6 +20,27 @@ def test_mails_come_out_in_the_order_they_went_in() -> None:
         mail()
     assert seen == [0, 1, 2]
     assert mailbox.take_all() == []
+
+
+def test_an_interruption_that_user_code_catches_again_and_again_does_not_grow() -> None:
+    mailbox = Mailbox()
+
+    def fail() -> None:
+        raise ValueError("bad row")
+
+    try:
+        fail()
+    except ValueError as error:
+        mailbox.interrupt(error)
+    seen: list[list[str]] = []
+    for _ in range(3):
+        with pytest.raises(ValueError, match="bad row") as raised:
+            mailbox.check_interrupted()
+        frames = traceback.extract_tb(raised.value.__traceback__)
+        seen.append([frame.name for frame in frames])
+    assert seen[0] == seen[1] == seen[2]
+    # Where it came from is told as well.
+    assert {"check_interrupted", "fail"} <= set(seen[0])
 
 
 def test_a_wake_up_before_the_wait_is_not_lost() -> None:
