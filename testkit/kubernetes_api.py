@@ -2,33 +2,31 @@
 
 It keeps what it is given under the path of its collection. A write of an object with a resourceVersion other than the
 stored one is a conflict (409), as on a real server. It lists and watches collections by labels and by fields, merges
-patches, and speaks HTTPS to clients with a token where it is asked to; schemas and permissions there are none. Watches
-are streams of HTTP: an upgrade to a WebSocket is refused with 503, as by servers that have none, whose clients do
-without.
+patches, applies objects on the server's side, deletes what an object owned along with it, and speaks HTTPS to clients
+with a token where it is asked to; schemas and permissions there are none. Watches are streams of HTTP: an upgrade to a
+WebSocket is refused with 503, as by servers that have none, whose clients do without.
 """
 
 import contextlib
 import copy
 import datetime
-import ipaddress
 import json
 import re
-import ssl
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from headrace.core.clock import SystemClock
 from headrace.core.threads import start_thread
+from testkit.server_identity import server_identity
 
 _BODY_MAX: Final = 3 << 20
-
-
+_APPLY: Final = "application/apply-patch+yaml"
+_NAMES: Final = ("kubernetes.default.svc",)
+"""Names under which pods reach it."""
 _WATCH_POLL_S: Final = 0.5
 _NAMESPACED: Final = re.compile(
     r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/namespaces/(?P<namespace>[^/]+)/(?P<plural>[^/]+)"
@@ -116,7 +114,10 @@ class KubernetesApi:
                     api.note("WATCH", parts.path)
                     self._stream(api.watch(parts.path, query))
                 else:
-                    self._answer(*api.answer(self.command, parts.path, body, query))
+                    is_apply = self.headers.get("Content-Type", "").startswith(_APPLY)
+                    self._answer(
+                        *api.answer(self.command, parts.path, body, query, is_apply=is_apply)
+                    )
 
             def _answer(self, status: int, answer: dict[str, Any]) -> None:
                 if status == 0:
@@ -146,7 +147,7 @@ class KubernetesApi:
         self._server: Final = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         if token:
-            self.certificate, context = _server_identity()
+            self.certificate, context = server_identity(*_NAMES)
             # Each connection shakes hands in its own thread.
             self._server.socket = context.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
@@ -157,7 +158,12 @@ class KubernetesApi:
     def address(self) -> str:
         """Such as http://127.0.0.1:8001."""
         scheme = "https" if self._token else "http"
-        return f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
+        return f"{scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """The port at which it listens."""
+        return int(self._server.server_address[1])
 
     def kube_config(self) -> str:
         """Return the content of a file that leads clients here."""
@@ -197,9 +203,15 @@ class KubernetesApi:
         self._thread.join()
 
     def answer(
-        self, method: str, path: str, body: bytes, query: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        query: dict[str, str] | None = None,
+        *,
+        is_apply: bool = False,
     ) -> tuple[int, dict[str, Any]]:
-        """Return status and body; status 0: the answer is lost."""
+        """Return status and body; status 0: the answer is lost. `is_apply`: a patch that may create its object."""
         query = query or {}
         with self._lock:
             if self._failures:
@@ -215,7 +227,7 @@ class KubernetesApi:
                 if method == "DELETE":
                     self._delete(path)
                 return 200, found
-            return self._write(method, path, json.loads(body))
+            return self._write(method, path, json.loads(body), is_apply=is_apply)
 
     def note(self, method: str, path: str) -> None:
         """Remember what a client asked for."""
@@ -270,11 +282,26 @@ class KubernetesApi:
                 self._store("MODIFIED", path, stored)
 
     def remove(self, path: str) -> None:
-        """Remove an object of a kept collection for good."""
+        """Remove an object of a kept collection for good, and delete those whose only owner it is."""
         with self._lock:
             stored = self.objects.pop(path, None)
-            if stored is not None:
-                self._store("DELETED", path, stored)
+            if stored is None:
+                return
+            self._store("DELETED", path, stored)
+            owner = stored["metadata"].get("uid")
+            for one, other in list(self.objects.items()):
+                owners = other["metadata"].get("ownerReferences") or []
+                if owners and all(each["uid"] == owner for each in owners):
+                    self._delete(one)
+
+    def collection(self, plural: str) -> list[dict[str, Any]]:
+        """Return all objects of one kind, such as pods, as they are now."""
+        with self._lock:
+            return [
+                copy.deepcopy(one)
+                for path, one in self.objects.items()
+                if path.split("/")[-2] == plural
+            ]
 
     def _answer_collection(
         self, method: str, path: str, query: dict[str, str]
@@ -315,14 +342,16 @@ class KubernetesApi:
         self._events.append(Event(self._version, kind, path, copy.deepcopy(given)))
         self._lock.notify_all()
 
-    def _write(self, method: str, path: str, given: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _write(
+        self, method: str, path: str, given: dict[str, Any], *, is_apply: bool
+    ) -> tuple[int, dict[str, Any]]:
         if self._conflicts:
             self._conflicts -= 1
             return 409, _status_of(409)
-        is_creation = method == "POST"
-        if is_creation:
+        if method == "POST":
             path = f"{path}/{given['metadata']['name']}"
         stored = self.objects.get(path)
+        is_creation = method == "POST" or (is_apply and stored is None)
         if is_creation and stored is not None:
             return 409, _status_of(409)
         if not is_creation:
@@ -331,9 +360,7 @@ class KubernetesApi:
             version = given["metadata"].get("resourceVersion")
             if version is not None and version != stored["metadata"]["resourceVersion"]:
                 return 409, _status_of(409)
-        if method == "PATCH":
-            given = _merged(stored, given)
-        elif is_creation:
+        if is_creation:
             given["metadata"].setdefault("uid", f"uid-{self._version + 1}")
             given["metadata"].setdefault("creationTimestamp", timestamp())
             namespaced = _NAMESPACED.match(path)
@@ -341,6 +368,8 @@ class KubernetesApi:
                 given["metadata"].setdefault("namespace", namespaced["namespace"])
                 if namespaced["plural"] == "pods":
                     given.setdefault("status", {"phase": "Pending"})
+        elif method == "PATCH":
+            given = _merged(stored, given)
         self.objects[path] = given
         self._store("ADDED" if is_creation else "MODIFIED", path, given)
         if self._lost_answers:
@@ -387,46 +416,6 @@ def _is_selected(one: dict[str, Any], query: dict[str, str]) -> bool:
         if found != value.removeprefix("="):
             return False
     return True
-
-
-def _server_identity() -> tuple[bytes, ssl.SSLContext]:
-    """Make a certificate for 127.0.0.1, in PEM, and the context of a server that has it."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-    now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=12))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-        .public_bytes(serialization.Encoding.PEM)
-    )
-    private_key = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The ssl module reads keys from files only.
-    with tempfile.TemporaryDirectory(prefix="kubernetes-api-") as directory:
-        path = Path(directory) / "identity.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(certificate + private_key)
-        context.load_cert_chain(path)
-    return certificate, context
 
 
 @contextlib.contextmanager

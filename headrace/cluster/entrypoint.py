@@ -86,6 +86,7 @@ class ClusterEntrypoint:
                 on_failure.callback(high_availability.close)
                 high_availability.election.on_standby = on_standby
                 high_availability.election.await_leadership(check_host)
+                high_availability.remove_leftovers()
                 if on_granted is not None:
                     on_granted(high_availability)
             control = EventLoopThread("headrace-control")

@@ -48,6 +48,7 @@ class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
     """Content of a connection file; clients without one have the address alone.
 
     `ca_file` is a PEM file with the certificates that an https address is checked against; unset: those of the system.
+    In the file its path is relative to the file, so that both may be copied to another host.
     """
 
     address: str
@@ -317,6 +318,8 @@ def read_connection(file: Path) -> ClusterConnection:
         port_of(connection.address)
     except (*DECODE_ERRORS, ConfigurationError) as error:
         raise ConnectionFileError(file, f"it is damaged: {error}") from error
+    if connection.ca_file:
+        return structs.replace(connection, ca_file=str(file.parent / connection.ca_file))
     return connection
 
 

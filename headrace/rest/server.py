@@ -132,7 +132,7 @@ class HttpServer:
                 pid=os.getpid(),
                 name=name,
                 started=clock.now_ms(),
-                ca_file=str(certificate or ""),
+                ca_file="" if certificate is None else certificate.name,
                 is_history=is_history,
                 is_session=is_session,
                 start_ticks=start_ticks(os.getpid()),

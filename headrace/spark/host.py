@@ -68,7 +68,11 @@ from headrace.spark.session.jvm import (
 from headrace.spark.session.program_sessions import asked_of_session, refuse_unobeyed
 from headrace.spark.session.python_files import ShippedFiles, ship
 from headrace.spark.session.session import HostSession, before_stop, host_session
-from headrace.spark.session.session_configuration import LOOPBACK, driver_addresses
+from headrace.spark.session.session_configuration import (
+    LOOPBACK,
+    driver_addresses,
+    settings_in_pod,
+)
 from headrace.spark.workers.resource_driver import KEPT_FREE_COUNT, SparkResourceDriver
 from headrace.spark.workers.worker import WorkerSpec, run_worker
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
@@ -260,7 +264,12 @@ class SparkHost:
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
         # Whoever looks at the settings of the cluster sees the master that it really has.
-        settings = self._settings.with_values({MASTER.key: self.master})
+        settings = settings_in_pod(
+            self._settings.with_values({MASTER.key: self.master}),
+            dict(self.session.context.getConf().getAll()),
+            self.session.given,
+            self._addresses,
+        )
         self._web_monitor = web_monitor = WebMonitor(settings, self._clock, system_random())
         entrypoint = ClusterEntrypoint(
             self._cluster_settings(settings),

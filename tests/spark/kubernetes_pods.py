@@ -1,15 +1,13 @@
 """Kubelet: runs the pods that Spark creates at a KubernetesApi as processes of this host.
 
 A container becomes a process with the environment and the arguments of the pod's description and nothing else of ours;
-paths in the container become folders of the pod; each pod has a loopback address of its own. The image is pip's
-PySpark: its entry point, which the wheel lacks, is a shell script in Spark's own images, and is done here.
-Source: https://github.com/apache/spark, resource-managers/kubernetes/docker/…/entrypoint.sh
+paths in the container become folders of the pod; each pod has a loopback address of its own, and finds others by the
+names of Services.
 """
 
 import os
-import shlex
-import shutil
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Generator
@@ -22,11 +20,16 @@ from headrace.core.randomness import secret_token
 from headrace.core.threads import start_thread
 from testkit.kubernetes_api import KubernetesApi, kubernetes_api, timestamp
 from testkit.waiting import wait_until
-from tests.spark.java_options import executor_java_options
+from tests.spark.pod_image import PodImage, hosts_of_services
 from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, marked_processes, new_mark
 
 _GRACE_S: Final = 10.0
-_BACKEND: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_EXECUTORS: Final = {
+    "spark.kubernetes.container.image": "pip-pyspark",
+    "spark.executor.instances": "2",
+    "spark.executor.cores": "2",
+}
+_HERE: Final = f"127.0.0.1 localhost kubernetes.default.svc {socket.gethostname()}"
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,16 @@ class Pod:
 class Kubelet:
     """Starts a pod's container when the pod is created, ends it when the pod is deleted, and tells the API of both."""
 
-    def __init__(self, api: KubernetesApi, folder: Path) -> None:
+    def __init__(self, api: KubernetesApi, folder: Path, image: PodImage) -> None:
         self.mark: Final = new_mark()
         """In the environment of every process that comes from a pod."""
         self.pods: Final[dict[str, Pod]] = {}
         """By path; those that were deleted stay."""
         self._api: Final = api
         self._folder: Final = folder
+        self._image: Final = image
         self._lock: Final = threading.Lock()
+        self._publish_names()
         self._pod_count = 0
         self._threads: Final[dict[str, threading.Thread]] = {}
         self._thread: Final = start_thread("kubelet", self._run)
@@ -74,6 +79,8 @@ class Kubelet:
 
     def _run(self) -> None:
         for event in self._api.events():
+            if event is not None and "/services/" in event.path:
+                self._publish_names()
             if event is None or "/pods/" not in event.path:
                 continue
             if event.kind == "ADDED":
@@ -114,10 +121,13 @@ class Kubelet:
             self._pod_count += 1
             address = f"127.0.1.{self._pod_count}"
         mounts = self._mounts(path, description, container, folder)
-        environment = self._environment(description, container, address, mounts)
+        environment = self._image.variables(folder / "home")
+        environment |= self._environment(description, container, address, mounts)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                _entry_point(container, environment),
+                self._image.entry_point(
+                    container["args"], environment, lambda text: _outside(text, mounts)
+                ),
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -149,6 +159,16 @@ class Kubelet:
             "containerStatuses": [{"name": container, "ready": is_ready, "state": state}],
         }
         self._api.change(pod.path, lambda stored: stored.update(status=status))
+        self._publish_names()
+
+    def _publish_names(self) -> None:
+        """Write the file of names, as the cluster's DNS tells them."""
+        with self._lock:
+            services, pods = map(self._api.collection, ("services", "pods"))
+            text = "\n".join([_HERE, *hosts_of_services(services, pods), ""])
+            new = self._image.hosts.with_suffix(".new")
+            new.write_text(text)
+            new.replace(self._image.hosts)
 
     def _are_mountable(self, path: str, volumes: list[dict[str, Any]]) -> bool:
         """Return whether the config maps of all volumes are there, or the pod is to go."""
@@ -189,11 +209,7 @@ class Kubelet:
         mounts: dict[str, Path],
     ) -> dict[str, str]:
         fields = {"status.podIP": address, "metadata.name": pod["metadata"]["name"]}
-        result = {
-            "PATH": os.environ["PATH"],
-            "SPARK_HOME": str(SPARK_HOME),
-            MARK_VARIABLE: self.mark,
-        }
+        result = {MARK_VARIABLE: self.mark}
         for variable in container.get("env", []):
             source = variable.get("valueFrom")
             value = (
@@ -201,68 +217,95 @@ class Kubelet:
                 if source is None
                 else fields[source["fieldRef"]["fieldPath"]]
             )
-            result[variable["name"]] = value
-        for inside, outside in mounts.items():
-            result = {key: value.replace(inside, str(outside)) for key, value in result.items()}
+            result[variable["name"]] = _outside(value, mounts)
         return result
 
 
-def _entry_point(container: dict[str, Any], environment: dict[str, str]) -> list[str]:
-    """Return the command of an executor, as the image's entry point makes it."""
-    assert container["args"] == ["executor"], container["args"]
-    java = shutil.which("java")
-    assert java is not None, "no Java on the path"
-    count = sum(key.startswith("SPARK_JAVA_OPT_") for key in environment)
-    memory = environment["SPARK_EXECUTOR_MEMORY"]
-    return [
-        java,
-        *shlex.split(executor_java_options()),
-        *(environment[f"SPARK_JAVA_OPT_{index}"] for index in range(count)),
-        f"-Xmx{memory}",
-        "-cp", f"{environment['SPARK_CONF_DIR']}:{SPARK_HOME}/jars/*",
-        _BACKEND,
-        "--driver-url", environment["SPARK_DRIVER_URL"],
-        "--executor-id", environment["SPARK_EXECUTOR_ID"],
-        "--cores", environment["SPARK_EXECUTOR_CORES"],
-        "--app-id", environment["SPARK_APPLICATION_ID"],
-        "--hostname", environment["SPARK_EXECUTOR_POD_IP"],
-        "--resourceProfileId", environment["SPARK_RESOURCE_PROFILE_ID"],
-        "--podName", environment["SPARK_EXECUTOR_POD_NAME"],
-    ]  # fmt: skip
+def _outside(text: str, mounts: dict[str, Path]) -> str:
+    """Return a text with paths of this host in place of those in the container."""
+    for inside, outside in mounts.items():
+        text = text.replace(inside, str(outside))
+    return text
 
 
 @dataclass(frozen=True)
 class KubernetesCluster:
-    """API server and kubelet, and the options of `headrace` that lead there."""
+    """API server, kubelet and image, and the options of `headrace` that lead there."""
 
     api: KubernetesApi
     kubelet: Kubelet
+    image: PodImage
     options: tuple[str, ...]
+    submission: tuple[str, ...]
+    """`spark-submit` with its options for a driver in a pod."""
+
+    def pod(self, suffix: str) -> Pod:
+        """Return the pod with this end of its name, once its container has been started."""
+        wait_until(lambda: bool(self._pods(suffix)), 120, f"a pod *{suffix}")
+        [found] = self._pods(suffix)
+        return found
+
+    def phase(self, pod: Pod) -> str:
+        """Return how far a pod is that was not deleted."""
+        return self.api.objects[pod.path]["status"]["phase"]
+
+    def delete(self, pod: Pod) -> None:
+        """Delete a pod, as `kubectl delete pod` does; it ends soon."""
+        status, _ = self.api.answer("DELETE", pod.path, b"")
+        assert status == 200
+
+    def _pods(self, suffix: str) -> list[Pod]:
+        return [pod for pod in list(self.kubelet.pods.values()) if pod.name.endswith(suffix)]
 
 
 @contextmanager
 def kubernetes_cluster(folder: Path) -> Generator[KubernetesCluster]:
     """Give a cluster whose files are in `folder`, which must exist; it ends with the block."""
     token = secret_token().hex()
+    image = PodImage(folder)
     with kubernetes_api(token=token, kept=("pods",)) as api:
-        kubelet = Kubelet(api, folder)
+        kubelet = Kubelet(api, folder, image)
         try:
             assert api.certificate is not None
-            (folder / "ca.pem").write_bytes(api.certificate)
-            (folder / "token").touch(mode=0o600)
-            (folder / "token").write_text(token)
+            certificate, token_file = folder / "ca.pem", folder / "token"
+            certificate.write_bytes(api.certificate)
+            token_file.touch(mode=0o600)
+            token_file.write_text(token)
             settings = {
-                "spark.kubernetes.authenticate.caCertFile": str(folder / "ca.pem"),
-                "spark.kubernetes.authenticate.oauthTokenFile": str(folder / "token"),
-                "spark.kubernetes.container.image": "pip-pyspark",
+                **_credentials("spark.kubernetes.authenticate", certificate, token_file),
                 "spark.driver.host": "127.0.0.1",
-                "spark.executor.instances": "2",
-                "spark.executor.cores": "2",
+                **_EXECUTORS,
             }
-            definitions = [word for pair in settings.items() for word in ("-D", "=".join(pair))]
+            # A kubelet puts the files of the service account into each pod, where Spark looks for them by itself.
+            submitted = {
+                **_credentials("spark.kubernetes.authenticate.submission", certificate, token_file),
+                **_credentials(
+                    "spark.kubernetes.authenticate.driver.mounted", certificate, token_file
+                ),
+                "spark.kubernetes.driver.master": f"https://kubernetes.default.svc:{api.port}",
+                "spark.pyspark.python": str(image.python),
+                **_EXECUTORS,
+            }
+            master = f"k8s://{api.address}"
             yield KubernetesCluster(
-                api, kubelet, ("--master", f"k8s://{api.address}", *definitions)
+                api,
+                kubelet,
+                image,
+                ("--master", master, *_words("-D", settings)),
+                (
+                    str(SPARK_HOME / "bin" / "spark-submit"),
+                    *("--master", master, "--deploy-mode", "cluster"),
+                    *_words("--conf", submitted),
+                ),
             )
         finally:
             api.close()
             kubelet.close()
+
+
+def _credentials(prefix: str, certificate: Path, token: Path) -> dict[str, str]:
+    return {f"{prefix}.caCertFile": str(certificate), f"{prefix}.oauthTokenFile": str(token)}
+
+
+def _words(option: str, settings: dict[str, str]) -> list[str]:
+    return [word for pair in settings.items() for word in (option, "=".join(pair))]

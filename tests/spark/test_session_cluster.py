@@ -14,7 +14,8 @@ from headrace.rest.client import RestClient
 from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
 from tests.integration.rest.uploads import ended, send_program
-from tests.spark.commands import NO_UI, SQUARES, Commands
+from tests.spark.commands import HEADRACE, NO_UI, SQUARES, Commands
+from tests.spark.processes import children_of
 from tests.spark.programs import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -135,19 +136,28 @@ def test_a_program_starts_clusters_finds_them_and_ends_them(
     program.assert_nothing_is_left()
 
 
+def highly_available(folder: Path) -> tuple[str, ...]:
+    """Options of drivers that are one cluster."""
+    settings = {
+        "high-availability.type": "file",
+        "high-availability.storageDir": str(folder / "ha"),
+        "headrace.checkpoint.key-file": str(folder / "key"),
+    }
+    return tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
+
+
+def clusters_of(commands: Commands) -> dict[str, dict[str, Any]]:
+    """Sessions and standbys by their names."""
+    return {one["name"]: one for one in commands.answer("cluster", "list")["clusters"]}
+
+
 def test_a_standby_goes_on_when_the_driver_dies_which_its_supervisor_starts_again(
     commands: Commands, tmp_path: Path
 ) -> None:
-    settings = {
-        "high-availability.type": "file",
-        "high-availability.storageDir": str(tmp_path / "ha"),
-        "headrace.checkpoint.key-file": str(tmp_path / "key"),
-    }
-    definitions = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+    definitions = highly_available(tmp_path)
 
     def clusters() -> dict[str, dict[str, Any]]:
-        listed = commands.answer("cluster", "list")["clusters"]
-        return {one["name"]: one for one in listed}
+        return clusters_of(commands)
 
     def running() -> list[str]:
         place = clusters()["second"]["address"].removeprefix("http://")
@@ -190,6 +200,55 @@ def test_a_standby_goes_on_when_the_driver_dies_which_its_supervisor_starts_agai
     commands("cluster", "stop", "second")
     for program in (first, second):
         wait_until(lambda program=program: not program.processes(), 60, "the end of all processes")
+
+
+@pytest.mark.timeout(400)
+def test_a_standby_whose_jvm_is_killed_ends_with_its_cause_and_its_supervisor_starts_it_again(
+    commands: Commands, tmp_path: Path
+) -> None:
+    definitions = highly_available(tmp_path)
+    leader = commands.daemon("cluster", "start", "--name", "first", *definitions, *NO_UI)
+    lone = commands.begin(
+        HEADRACE, "cluster", "start", "--foreground", "--name", "second", *definitions, *NO_UI
+    )
+    wait_until(
+        lambda: any("standby 'second' takes over" in line for line in lone.err), 150, "a standby"
+    )
+    lone.jvms()[0].kill()
+    assert lone.wait() == 1, lone.report()
+    assert "while this driver waited to lead" in lone.error_line()
+    lone.assert_nothing_is_left()
+
+    supervised = commands.daemon(
+        "cluster", "start", "--standby", "--supervise", "--name", "third", *definitions, *NO_UI
+    )
+    before = clusters_of(commands)
+    assert {name: one["kind"] for name, one in before.items()} == {
+        "first": "session", "third": "standby",
+    }  # fmt: skip
+    [jvm] = [one for one in children_of(before["third"]["pid"]) if one.is_jvm]
+    jvm.kill()
+    wait_until(
+        lambda: (
+            clusters_of(commands).get("third", before["third"])["pid"] != before["third"]["pid"]
+        ),
+        120,
+        "the same standby in another process",
+    )
+    after = clusters_of(commands)
+    assert after.keys() == {"first", "third"}
+    assert after["third"]["kind"] == "standby"
+    assert after["first"] == before["first"], "the leader goes on"
+    assert "COLLECTED [1, 4, 9]" in commands("run", "--cluster", "first", "squares.py")
+    logs = [file.read_text() for file in tmp_path.glob("home/logs/*/*.out")]
+    assert any(
+        "session 'third' ended with code 1; it is started again in 1 s" in log for log in logs
+    )
+
+    commands("cluster", "stop", "third")
+    commands("cluster", "stop", "first")
+    for program in (leader, supervised):
+        program.assert_nothing_is_left()
 
 
 def test_a_program_that_was_left_running_is_followed_and_stopped_from_outside(

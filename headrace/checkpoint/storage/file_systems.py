@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import posixpath
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,6 +40,10 @@ ENTRY_POINT_GROUP_FILE_SYSTEMS: Final = "headrace.file_systems"
 STREAM_BYTES: Final = 1 << 20
 _REMOVAL_ATTEMPTS: Final = 16
 _LISTING_ATTEMPTS: Final = 16
+_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]+")
+"""Names of files on folders until they are whole: `.<name>.<token>`."""
+_LEFTOVER_AGE_MS: Final = 600_000
+"""Age at which a temporary file has no writer any more. One that comes back all the same fails to write, once."""
 _SCHEMES: Final[dict[str, OpenFileSystem]] = {}
 
 
@@ -305,6 +310,14 @@ def remove_file(uri: str) -> None:
         except OSError:
             if system.get_file_info(path).type != fs.FileType.NotFound:
                 raise
+
+
+def remove_leftovers(entries: Iterable[FileEntry], now_ms: int) -> None:
+    """Delete temporary files whose writer died between writing them and giving them their name. `now_ms`: wall time."""
+    for entry in entries:
+        is_old = entry.modified_ms is not None and entry.modified_ms < now_ms - _LEFTOVER_AGE_MS
+        if is_old and _TEMPORARY.fullmatch(posixpath.basename(entry.relative_path)):
+            remove_file(entry.uri)
 
 
 def remove_folder(uri: str) -> None:

@@ -24,7 +24,7 @@ from headrace.checkpoint.options import (
     CheckpointStorageKind,
     storage_kind,
 )
-from headrace.checkpoint.storage.file_systems import child_uri
+from headrace.checkpoint.storage.file_systems import child_uri, files_below, remove_leftovers
 from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.cluster.high_availability.application_store import ApplicationStore
 from headrace.cluster.high_availability.coordination import (
@@ -46,6 +46,10 @@ from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import SeededRandom
 
+_JOBS: Final = "jobs"
+_RESULTS: Final = "job-results"
+_APPLICATION: Final = "application"
+
 
 class HighAvailabilityServices:
     """One per process. ConfigurationError where the settings do not name a folder that can hold it all."""
@@ -55,23 +59,25 @@ class HighAvailabilityServices:
         check_storage(settings)
         key, is_shared = metadata_key(settings), settings.get_option(SHARED_FILES)
         self._coordination: Final = open_coordination(settings, random)
+        self._clock: Final = clock
+        self._folder: Final = folder
         self._checkpoints: Final = child_uri(folder, "checkpoints")
         self.job_graph_store: Final = JobGraphStore(
-            child_uri(folder, "jobs"),
+            child_uri(folder, _JOBS),
             key,
             random,
             is_shared=is_shared,
             pointers=self._coordination.pointers,
         )
         self.job_result_store: Final = JobResultStore(
-            child_uri(folder, "job-results"),
+            child_uri(folder, _RESULTS),
             key,
             random,
             deletes_clean=settings.get_option(DELETE_ON_COMMIT),
             is_shared=is_shared,
         )
         self.application_store: Final = ApplicationStore(
-            child_uri(folder, "application"), key, random, is_shared=is_shared
+            child_uri(folder, _APPLICATION), key, random, is_shared=is_shared
         )
         self.before_release: Callable[[], None] = lambda: None
         """Called when nothing of this leadership is left in the process, while nobody else leads yet."""
@@ -82,6 +88,15 @@ class HighAvailabilityServices:
             cluster_id(settings),
             f"process {os.getpid()} of {socket.gethostname()}",
         )
+
+    def remove_leftovers(self) -> None:
+        """Delete what leaders that were killed have left half-written; CheckpointStorageError. As the next leader.
+
+        Nobody else but a leader of the past writes before this one does: where the clock of the file system differs
+        from that of this process, such a leader may fail to write, once.
+        """
+        for name in (_JOBS, _RESULTS, _APPLICATION):
+            remove_leftovers(files_below(child_uri(self._folder, name)), self._clock.now_ms())
 
     def close(self) -> None:
         """Give the leadership back, so that the next leader follows at once. Idempotent; may block."""

@@ -20,6 +20,7 @@ from headrace.checkpoint.storage.file_systems import (
     put_if_absent,
     read_all,
     remove_file,
+    remove_leftovers,
     replace_own_hint,
 )
 from headrace.checkpoint.storage.metadata_key import MetadataKey
@@ -28,8 +29,6 @@ from headrace.cluster.high_availability.leader_records import SealedLeaderRecord
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.randomness import SeededRandom
 
-_LEFTOVER_AGE_MS: Final = 600_000
-"""Age at which a temporary file has no writer any more. One that comes back all the same fails to write, once."""
 _KEPT: Final = 2
 """Files of the newest epochs that stay: that of the leader, and of the one before, which may still renew it."""
 
@@ -77,8 +76,8 @@ class LeaderFiles:
         for older in epochs[:-_KEPT]:
             # Also its own, where it has slept since it saw the last leader and others have led meanwhile.
             remove_file(self._uri(older))
-        for uri in _leftovers_of(entries):
-            remove_file(uri)
+        # One clock, that of the file system, has dated all of them, and its own record a moment ago.
+        remove_leftovers(entries, max((entry.modified_ms or 0 for entry in entries), default=0))
         return epochs[-1] == record.epoch
 
     def renew(self, record: LeaderRecord) -> None:
@@ -106,18 +105,3 @@ def _epochs_of(entries: Sequence[FileEntry]) -> Sequence[int]:
         if kind == "epoch" and digits.isdecimal():
             found.append(int(digits))
     return sorted(found)
-
-
-def _leftovers_of(entries: Sequence[FileEntry]) -> Sequence[str]:
-    """Return temporary files whose writer died between writing them and giving them their name.
-
-    The age counts to the newest file: one clock, that of the file system, has dated all of them.
-    """
-    newest_ms = max((entry.modified_ms or 0 for entry in entries), default=0)
-    return [
-        entry.uri
-        for entry in entries
-        if entry.relative_path.startswith(".epoch-")
-        and entry.modified_ms is not None
-        and entry.modified_ms < newest_ms - _LEFTOVER_AGE_MS
-    ]

@@ -10,6 +10,7 @@ from typing import Final
 
 from headrace.core.config import Settings
 from headrace.core.security.tls import is_loopback
+from headrace.rest.options import REST_ADDRESS, REST_ALLOWED_HOSTS, REST_BIND_ADDRESS
 from headrace.spark.master import given_by_user, given_master, local_master, parse_master
 from headrace.spark.options import APPLICATION_NAME
 from headrace.spark.session.authentication import without_unfit
@@ -113,6 +114,34 @@ def driver_addresses(conf: Mapping[str, str], *, is_local: bool) -> DriverAddres
         return DriverAddresses(LOOPBACK if advertised == "localhost" else advertised, advertised)
     return DriverAddresses(
         conf.get("spark.driver.bindAddress", "").strip("[]") or advertised, advertised
+    )
+
+
+def settings_in_pod(
+    settings: Settings,
+    conf: Mapping[str, str],
+    submitted: Mapping[str, str],
+    addresses: DriverAddresses,
+) -> Settings:
+    """Return the settings of a driver that spark-submit has made a pod of, with the names under which REST is reached.
+
+    Nobody knew them before. Clients get that under which executors reach the driver, unless they are to have another:
+    its address, or the name of its Service, which is its host in what was `submitted` and may be replaced in `conf`.
+    """
+    is_open = not is_loopback(settings.get_option(REST_BIND_ADDRESS))
+    if not is_open or conf.get("spark.kubernetes.submitInDriver") != "true":
+        return settings
+    names = (
+        settings.get_option(REST_ALLOWED_HOSTS),
+        addresses.advertised,
+        addresses.bound,
+        submitted.get("spark.driver.host", ""),
+    )
+    return settings.with_values(
+        {
+            REST_ADDRESS.key: settings.get_option(REST_ADDRESS) or addresses.advertised,
+            REST_ALLOWED_HOSTS.key: ",".join(dict.fromkeys(filter(None, names))),
+        }
     )
 
 

@@ -3,6 +3,7 @@
 Real processes, signals and files; the options of the election are the defaults.
 """
 
+import os
 import time
 from pathlib import Path
 
@@ -104,6 +105,15 @@ def test_a_leader_that_ends_in_order_hands_its_jobs_over_at_once(pair: Rivals) -
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
+
+
+def test_a_leader_deletes_what_a_killed_one_has_left_half_written(pair: Rivals) -> None:
+    left = pair.storage / "job-results" / ".run-1.00112233aabbccdd"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    os.utime(left, (1_700_000_000, 1_700_000_000))
+    pair.start("first").wait_for("leads")
+    assert not left.exists()
 
 
 def test_jobs_of_a_cluster_that_a_client_ends_are_over(pair: Rivals) -> None:

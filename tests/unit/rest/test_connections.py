@@ -64,6 +64,14 @@ def test_the_file_and_its_folder_are_for_their_owner_alone(home: Path) -> None:
     assert [one.name for one in file.parent.iterdir()] == ["8081.json"]
 
 
+def test_the_certificate_that_was_copied_with_a_file_is_the_one_beside_it(tmp_path: Path) -> None:
+    written = ClusterConnection("https://far.example.org:8081", "secret", ca_file="8081.pem")
+    copied = write_connection(written).rename(tmp_path / "nightly.json")
+    assert connection_in(copied).connection.ca_file == str(tmp_path / "8081.pem")
+    whole = msgspec.structs.replace(written, ca_file="/etc/ssl/own.pem")
+    assert read_connection(write_connection(whole)).ca_file == "/etc/ssl/own.pem"
+
+
 def test_the_token_is_not_shown() -> None:
     assert "secret" not in repr(NAMED)
 

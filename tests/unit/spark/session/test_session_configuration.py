@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from headrace.core.config import Settings
-from headrace.spark.session.session_configuration import SessionPlan, driver_addresses, plan_session
+from headrace.spark.session.session_configuration import (
+    DriverAddresses,
+    SessionPlan,
+    driver_addresses,
+    plan_session,
+    settings_in_pod,
+)
 
 
 def plan(
@@ -127,6 +133,37 @@ def test_the_control_plane_listens_where_spark_s_driver_does_or_on_loopback_alon
 def test_a_local_master_listens_on_loopback_whatever_spark_s_driver_does() -> None:
     addresses = driver_addresses({"spark.driver.host": "10.0.0.7"}, is_local=True)
     assert (addresses.bound, addresses.advertised) == ("127.0.0.1", "127.0.0.1")
+
+
+IN_POD = {"spark.kubernetes.submitInDriver": "true"}
+SUBMITTED = {"spark.driver.host": "a-driver-svc.streams.svc"}
+OPEN = {"rest.bind-address": "0.0.0.0"}
+POD = DriverAddresses("10.0.0.7", "10.0.0.7")
+SERVICE = DriverAddresses("10.0.0.7", "a-driver-svc.streams.svc")
+
+
+@pytest.mark.parametrize("addresses", [POD, SERVICE])
+def test_rest_in_a_driver_s_pod_is_where_executors_find_the_driver(
+    addresses: DriverAddresses,
+) -> None:
+    settings = settings_in_pod(Settings(OPEN), IN_POD, SUBMITTED, addresses)
+    assert settings.get("rest.address") == addresses.advertised
+    names = settings.get("headrace.rest.allowed-hosts", "").split(",")
+    assert sorted(names) == ["10.0.0.7", "a-driver-svc.streams.svc"]
+
+
+def test_rest_in_a_driver_s_pod_keeps_the_name_that_it_was_given() -> None:
+    given = {**OPEN, "rest.address": "own.example", "headrace.rest.allowed-hosts": "proxy.example"}
+    settings = settings_in_pod(Settings(given), IN_POD, SUBMITTED, POD)
+    assert settings.get("rest.address") == "own.example"
+    assert settings.get("headrace.rest.allowed-hosts", "").startswith("proxy.example,10.0.0.7,")
+
+
+@pytest.mark.parametrize(("given", "conf"), [({}, IN_POD), (OPEN, {})])
+def test_rest_has_no_name_of_spark_s_on_loopback_or_elsewhere(
+    given: dict[str, str], conf: dict[str, str]
+) -> None:
+    assert settings_in_pod(Settings(given), conf, SUBMITTED, POD).to_dict() == given
 
 
 def test_directories_of_executors_on_this_host_lie_in_the_scratch_directory() -> None:
