@@ -168,7 +168,7 @@ class RestDispatcher(DispatcherGateway):
         self,
         job_id: JobId,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         body = {"target-directory": target_directory or None, "formatType": format_type.name}
         path = _job(job_id, "savepoints")
@@ -179,7 +179,7 @@ class RestDispatcher(DispatcherGateway):
         job_id: JobId,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         body = {
             "targetDirectory": target_directory or None,
