@@ -1,7 +1,7 @@
 """RestDispatcher: the Dispatcher of a cluster in another process, asked over REST.
 
 What Flink's clients ask goes over Flink's routes. Answers that JSON would cut short are messages of the gateways
-(`headrace.rest.messages`), and errors arrive as the classes that they have in the cluster.
+(`headrace.rest.client_protocol`), and errors arrive as the classes that they have in the cluster.
 Source: Flink RestClusterClient.
 """
 
@@ -49,7 +49,7 @@ from headrace.rest.client_errors import (
     RestRefusedError,
     RestUnreachableError,
 )
-from headrace.rest.messages import MESSAGE, OperationOutcome
+from headrace.rest.client_protocol import MESSAGE, OperationOutcome
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from fastapi import Depends, Path, Query, Request
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.process.process_profiler import ProcessProfiler
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.flame_graphs import FlameGraphs
+from headrace.rest.flame_graph_sampler import FlameGraphs
 from headrace.rest.models.base_models import WHOLE_ID
 from headrace.rest.operations import Operations
 from headrace.rest.programs.program_runs import ProgramService

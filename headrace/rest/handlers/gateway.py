@@ -1,4 +1,4 @@
-"""Handlers that answer with messages of the gateways, so that a client elsewhere has the whole of a DispatcherGateway.
+"""Handlers of the DispatcherGateway: they answer with its messages, so that a client elsewhere has the whole of it.
 
 Source: Flink JobSubmitHandler, which takes a job graph; Flink's clients have the rest from JSON.
 """
@@ -28,6 +28,7 @@ from headrace.gateways.messages import (
 )
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan
+from headrace.rest.client_protocol import BLOB_CHUNK_BYTES_MAX, OperationOutcome
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import BadRequestError, ForbiddenError, UnavailableError
 from headrace.rest.handlers.parameters import (
@@ -38,7 +39,6 @@ from headrace.rest.handlers.parameters import (
     TriggerParameter,
 )
 from headrace.rest.handlers.savepoints import CHECKPOINT, OF_A_JOB, SAVEPOINT, find_operation
-from headrace.rest.messages import BLOB_CHUNK_BYTES_MAX, OperationOutcome
 from headrace.rest.models.base_models import WHOLE_ID
 from headrace.rest.models.jobs import ReceivedBytes
 from headrace.rest.options import WEB_SUBMIT_ENABLE
