@@ -81,6 +81,24 @@ def test_rows_are_read_by_key_and_pickles_are_named(
     assert watched.problems == []
 
 
+def test_snapshots_are_offered_with_their_kind_and_the_format_of_savepoints(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, STATE)
+    options = watched.page.get_by_role("combobox", name="As of").get_by_role("option")
+    expect(options).to_have_text(
+        [
+            re.compile("^now, "),
+            re.compile("^savepoint, canonical 74, "),
+            re.compile("^checkpoint 73, "),
+            re.compile("^restored from savepoint, native 9, "),
+        ]
+    )
+    watched.page.get_by_text("1 snapshot cannot be read from here").click()
+    expect(watched.page.get_by_text("checkpoint 72, ")).to_be_visible()
+    assert watched.problems == []
+
+
 def test_edits_of_a_snapshot_become_a_new_savepoint_that_is_named_with_what_to_type(
     cluster: FakeCluster, watched: WatchedPage
 ) -> None:
