@@ -109,11 +109,23 @@ def test_the_dashboard_has_the_fields_that_grafana_reads(dashboard: dict[str, An
     assert {"title", "uid", "time", "refresh", "timezone"} <= dashboard.keys()
     variables = {each["name"]: each["type"] for each in dashboard["templating"]["list"]}
     source = {"type": "prometheus", "uid": "${datasource}"}
-    assert variables["datasource"] == "datasource"
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "datasource":
+            assert (variable["name"], variable["query"]) == ("datasource", "prometheus")
+        else:
+            assert (variable["type"], variable["datasource"]) == ("query", source)
+            assert variable["query"].keys() == {"query", "refId"}
+            # Asked again when the range of time changes: jobs come and go.
+            assert (variable["refresh"], variable["multi"], variable["includeAll"]) == (
+                2,
+                True,
+                True,
+            )
     used: set[str] = set()
     for panel in dashboard["panels"]:
         assert panel["type"] in ("row", "stat", "timeseries"), panel["title"]
         if panel["type"] == "row":
+            assert (panel["collapsed"], panel["panels"]) == (False, []), panel["title"]
             continue
         defaults = panel["fieldConfig"]["defaults"]
         assert defaults["unit"] in UNITS and panel["fieldConfig"]["overrides"] == []
