@@ -40,7 +40,7 @@ from headrace.core.config import Settings
 from headrace.metrics.metric_name import MetricScope
 from headrace.metrics.names import METRIC_NAMES
 from headrace.rest.cluster_view import ControlPlane
-from headrace.rest.server import RestServer
+from headrace.rest.rest_server import RestServer
 
 VERTICES: Final = 1_000
 TASKS: Final = 10_000

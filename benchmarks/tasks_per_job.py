@@ -26,7 +26,7 @@ from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.cluster.versions import software_versions
-from headrace.core.barriers import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions, SavepointFormatType
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -259,7 +259,12 @@ def measure(task_count: int, *, is_all_to_all: bool) -> dict[str, Any]:
             checkpoints: list[float] = []
             for _ in range(CHECKPOINTS):
                 before = time.perf_counter()
-                handle.call(handle.dispatcher.trigger_savepoint(graph.job_id, directory), TIMEOUT_S)
+                handle.call(
+                    handle.dispatcher.trigger_savepoint(
+                        graph.job_id, directory, SavepointFormatType.CANONICAL
+                    ),
+                    TIMEOUT_S,
+                )
                 checkpoints.append(time.perf_counter() - before)
             before = time.perf_counter()
             handle.call(handle.dispatcher.cancel_job(graph.job_id), TIMEOUT_S)

@@ -498,6 +498,8 @@ export type JsonValue = string | number | boolean | null | JsonValue[] | { [name
 export interface StateSnapshot {
   id: number;
   kind: "checkpoint" | "savepoint" | "restored";
+  /** Null of checkpoints. */
+  "savepoint-format": SavepointFormat | null;
   timestamp: number;
   size: number | null;
   path: string;

@@ -35,7 +35,7 @@ ALWAYS_HEARD: Final = (
 """Loggers whose warnings are shown without `--verbose`."""
 
 MILESTONES: Final = (
-    "headrace.rest.server",
+    "headrace.rest.rest_server",
     "headrace.spark.executor",
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",

@@ -1,7 +1,7 @@
 """RestDispatcher: the Dispatcher of a cluster in another process, asked over REST.
 
 What Flink's clients ask goes over Flink's routes. Answers that JSON would cut short are messages of the gateways
-(`headrace.rest.messages`), and errors arrive as the classes that they have in the cluster.
+(`headrace.rest.client_protocol`), and errors arrive as the classes that they have in the cluster.
 Source: Flink RestClusterClient.
 """
 
@@ -49,7 +49,7 @@ from headrace.rest.client_errors import (
     RestRefusedError,
     RestUnreachableError,
 )
-from headrace.rest.messages import MESSAGE, OperationOutcome
+from headrace.rest.client_protocol import MESSAGE, OperationOutcome
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ class RestDispatcher(DispatcherGateway):
         self,
         job_id: JobId,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         body = {"target-directory": target_directory or None, "formatType": format_type.name}
         path = _job(job_id, "savepoints")
@@ -179,7 +179,7 @@ class RestDispatcher(DispatcherGateway):
         job_id: JobId,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         body = {
             "targetDirectory": target_directory or None,

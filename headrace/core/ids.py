@@ -5,15 +5,20 @@ travels by reference, and is made from its content. Source: Flink AbstractID, Bl
 """
 
 import hashlib
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 
 from headrace.core.randomness import SeededRandom
 
+ID_PATTERN: Final = "[0-9a-fA-F]{32}"
+"""Regular expression of an id's text form."""
+ID_TEXT_FORM: Final = "32 hexadecimal digits"
+"""An id's text form in messages to people."""
+
 
 class UniqueId(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """Sixteen bytes. Text form: 32 hex digits."""
+    """Sixteen bytes. Text form: 32 hexadecimal digits."""
 
     value: bytes
 
@@ -32,11 +37,11 @@ class UniqueId(msgspec.Struct, frozen=True, order=True, array_like=True):
 
     @classmethod
     def from_hex(cls, text: str) -> Self:
-        """Parse 32 hex digits; ValueError otherwise."""
+        """Parse the text form; ValueError otherwise."""
         return cls(bytes.fromhex(text))
 
     def hex(self) -> str:
-        """Return the 32 hex digits."""
+        """Return the text form, in lower case."""
         return self.value.hex()
 
     def __str__(self) -> str:

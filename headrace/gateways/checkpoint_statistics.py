@@ -154,7 +154,7 @@ class RestoredCheckpoint(msgspec.Struct, frozen=True):
 
     checkpoint_id: int
     restore_timestamp_ms: int
-    is_savepoint: bool
+    kind: SnapshotKind
     external_path: str
 
 

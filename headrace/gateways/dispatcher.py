@@ -86,7 +86,7 @@ class DispatcherGateway(Protocol):
         self,
         job_id: JobId,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         """Take a savepoint and answer with its URI, see JobMasterGateway. Callers pass a long timeout."""
         ...
@@ -96,7 +96,7 @@ class DispatcherGateway(Protocol):
         job_id: JobId,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         """Take a savepoint and end the job with it, see JobMasterGateway. Callers pass a long timeout."""
         ...

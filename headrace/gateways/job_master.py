@@ -329,7 +329,7 @@ class JobGateway(Protocol):
     async def trigger_savepoint(
         self,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         """Take a savepoint below a folder (empty: the configured one); answer with its URI once it is complete.
 
@@ -341,7 +341,7 @@ class JobGateway(Protocol):
         self,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         """Take a savepoint and end the job with it; answer with its URI once the job is FINISHED, all output committed.
 

@@ -2,5 +2,5 @@
 
 Duty: one table of routes with request, response and handler; the server with its authentication; the client.
 Neighbours: imports `gateways` and the ground; hosts put it beside the Dispatcher, the command line uses its client.
-Start reading: `routes`, then `server`.
+Start reading: `routes`, then `rest_server`.
 """

@@ -36,11 +36,11 @@ from headrace.rest.authentication import (
     GuardedApplication,
     RestGuard,
 )
+from headrace.rest.client_protocol import MESSAGE, takes_messages
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.flame_graphs import FlameGraphs
+from headrace.rest.flame_graph_sampler import FlameGraphs
 from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.kept_answers import KeptAnswers
-from headrace.rest.messages import MESSAGE, takes_messages
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.models.jars import JarUploadForm
 from headrace.rest.openapi_page import openapi_page

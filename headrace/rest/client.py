@@ -34,8 +34,8 @@ from headrace.rest.client_errors import (
     RestUnreachableError,
     UnauthorizedError,
 )
+from headrace.rest.client_protocol import FILE_ID_HEADER, FILE_NAME_HEADER, MESSAGE
 from headrace.rest.connections import FoundConnection, has_ended
-from headrace.rest.messages import FILE_ID_HEADER, FILE_NAME_HEADER, MESSAGE
 
 RETRY_MAX_ATTEMPTS: Final = ConfigOption(
     "rest.retry.max-attempts", int, 20,

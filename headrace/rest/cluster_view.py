@@ -33,7 +33,7 @@ from headrace.gateways.resource_manager import (
 )
 from headrace.graph.job_plan import JobPlan
 from headrace.metrics.process_metrics import process_metrics
-from headrace.rest.flame_graphs import Place
+from headrace.rest.flame_graph_sampler import Place
 from headrace.rest.handler_errors import NotFoundError, UnavailableError
 from headrace.rest.kept_answers import KeptAnswers
 from headrace.rest.options import WEB_REFRESH_INTERVAL

@@ -69,7 +69,10 @@ class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster_id: str = ""
     """Which cluster drivers with high availability lead one after another, or stand by to lead; else empty."""
     epoch: int = 0
-    """Number of its leadership, which is larger than those of all leaders before; 0 while such a driver stands by."""
+    """Number of its leadership; 0 while such a driver stands by.
+
+    It is larger than those of all leaders before, unless somebody has emptied the storage.
+    """
 
     def __repr__(self) -> str:
         """Show all but the token."""
@@ -223,9 +226,13 @@ def _only_one(
 
 
 def _leaders(found: list[FoundConnection]) -> list[FoundConnection]:
-    """Return one driver of each cluster: of several that say that they lead, the one with the newest lease."""
+    """Return one driver of each cluster: of several that say that they lead, the one with the newest lease.
+
+    Epochs begin again in a storage folder that was emptied: of two drivers with the same epoch the one that started
+    last leads. A frozen one of a larger epoch, from before that, is taken for the leader for as long as it lives.
+    """
     newest: dict[str, FoundConnection] = {}
-    for one in sorted(found, key=lambda each: each.connection.epoch):
+    for one in sorted(found, key=lambda each: (each.connection.epoch, each.connection.started)):
         newest[one.connection.cluster_id or one.connection.address] = one
     return [one for one in found if one in newest.values()]
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import Response
 
 from headrace.core.process.log_files import PIECE_SIZE_MAX_BYTES, LogPiece
-from headrace.rest.messages import FILE_ID_HEADER, FILE_NAME_HEADER
+from headrace.rest.client_protocol import FILE_ID_HEADER, FILE_NAME_HEADER
 from headrace.rest.models.cluster import ErrorBody
 
 ReadLogPiece = Callable[[int, int], Awaitable[LogPiece]]

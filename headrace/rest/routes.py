@@ -23,15 +23,16 @@ from headrace.gateways.messages import (
 )
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan
+from headrace.rest.client_protocol import OperationOutcome
 from headrace.rest.handlers import (
     applications,
     checkpoints,
     cluster,
     data_sets,
     flame_graphs,
+    gateway,
     jars,
     jobs,
-    messages,
     metrics,
     profiler,
     savepoints,
@@ -40,7 +41,6 @@ from headrace.rest.handlers import (
     unsupported,
     vertices,
 )
-from headrace.rest.messages import OperationOutcome
 from headrace.rest.models import checkpoints as checkpoint_models
 from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models import jars as jar_models
@@ -100,42 +100,42 @@ _JAR: Final = "/jars/{jarid}"
 _TASK_MANAGER: Final = "/taskmanagers/{taskmanagerid}"
 
 _MESSAGES: Final[tuple[RestRoute, ...]] = (
-    _message("/jobs", messages.take_job, Acknowledge, "POST", JobGraph),
-    _message("/jobs/overview", messages.jobs_message, tuple[JobOverview, ...]),
-    _message(_JOB, messages.job_details_message, JobDetails),
-    _message(f"{_JOB}/execution-result", messages.job_result_message, JobResult),
-    _message(f"{_JOB}/plan", messages.job_plan_message, JobPlan),
-    _message(f"{_JOB}/config", messages.job_configuration_message, JobConfiguration),
-    _message(f"{_JOB}/accumulators", messages.accumulators_message, dict[str, float]),
-    _message(f"{_JOB}/checkpoints", messages.checkpoint_statistics_message, CheckpointStatistics),
+    _message("/jobs", gateway.take_job, Acknowledge, "POST", JobGraph),
+    _message("/jobs/overview", gateway.jobs_message, tuple[JobOverview, ...]),
+    _message(_JOB, gateway.job_details_message, JobDetails),
+    _message(f"{_JOB}/execution-result", gateway.job_result_message, JobResult),
+    _message(f"{_JOB}/plan", gateway.job_plan_message, JobPlan),
+    _message(f"{_JOB}/config", gateway.job_configuration_message, JobConfiguration),
+    _message(f"{_JOB}/accumulators", gateway.accumulators_message, dict[str, float]),
+    _message(f"{_JOB}/checkpoints", gateway.checkpoint_statistics_message, CheckpointStatistics),
     _message(
         f"{_JOB}/checkpoints/config",
-        messages.checkpoint_configuration_message,
+        gateway.checkpoint_configuration_message,
         CheckpointConfiguration,
     ),
     _message(
         f"{_JOB}/checkpoints/details/{{checkpointid}}",
-        messages.checkpoint_details_message,
+        gateway.checkpoint_details_message,
         CheckpointDetails | None,
     ),
     _message(
-        f"{_JOB}/checkpoints/latest", messages.latest_checkpoint_message, StoredCheckpoint | None
+        f"{_JOB}/checkpoints/latest", gateway.latest_checkpoint_message, StoredCheckpoint | None
     ),
     _message(
-        f"{_JOB}/checkpoints/{{triggerid}}", messages.checkpoint_outcome_message, OperationOutcome
+        f"{_JOB}/checkpoints/{{triggerid}}", gateway.checkpoint_outcome_message, OperationOutcome
     ),
     _message(
-        f"{_JOB}/savepoints/{{triggerid}}", messages.savepoint_outcome_message, OperationOutcome
+        f"{_JOB}/savepoints/{{triggerid}}", gateway.savepoint_outcome_message, OperationOutcome
     ),
-    _message(f"{_JOB}/operators", messages.operators_message, tuple[OperatorDescription, ...]),
+    _message(f"{_JOB}/operators", gateway.operators_message, tuple[OperatorDescription, ...]),
     _message(
         f"{_JOB}/operators/{{operatorid}}/collected",
-        messages.collected_results_message,
+        gateway.collected_results_message,
         CollectedResults,
     ),
-    _message(f"{_JOB}/state", messages.read_state, SubtaskState, "POST", StateReadRequest),
-    _message("/datasets", messages.data_sets_message, tuple[DataSetInfo, ...]),
-    _message("/datasets/{datasetid}", messages.release_message, Acknowledge, "DELETE"),
+    _message(f"{_JOB}/state", gateway.read_state, SubtaskState, "POST", StateReadRequest),
+    _message("/datasets", gateway.data_sets_message, tuple[DataSetInfo, ...]),
+    _message("/datasets/{datasetid}", gateway.release_message, Acknowledge, "DELETE"),
 )
 """Routes of clients that have the whole of a DispatcherGateway over REST. Each stands before the JSON of its path."""
 
@@ -219,7 +219,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     RestRoute(
         "PUT",
         f"{_JOB}/blobs/{{digest}}",
-        messages.put_blob_chunk,
+        gateway.put_blob_chunk,
         job_models.ReceivedBytes,
         request=bytes,
     ),

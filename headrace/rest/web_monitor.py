@@ -14,7 +14,7 @@ from headrace.core.security.tls import TlsIdentity
 from headrace.gateways.ended_job import EndedJob
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.history.job_history import JobHistory
-from headrace.rest.server import RestServer, start_rest_server
+from headrace.rest.rest_server import RestServer, start_rest_server
 
 
 class WebMonitor:

@@ -33,7 +33,7 @@ from headrace.spark.master import embedded_slot_count, given_master, parse_maste
 from headrace.spark.options import SLOT_COUNT
 
 if TYPE_CHECKING:
-    from headrace.rest.server import RestServer
+    from headrace.rest.rest_server import RestServer
     from headrace.spark.application import Application
     from headrace.spark.host import SparkHost
 

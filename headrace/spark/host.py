@@ -52,7 +52,7 @@ from headrace.core.security.cluster_secret import (
 from headrace.core.security.tls import TlsIdentity, needs_tls
 from headrace.graph.job_graph import JobGraph
 from headrace.rest.cluster_view import ControlPlane
-from headrace.rest.server import RestServer, refuse_impossible_settings
+from headrace.rest.rest_server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory

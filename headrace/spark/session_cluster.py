@@ -15,7 +15,7 @@ from headrace.cluster.resource_manager.options import EXCLUSIVE_TASK_MANAGERS
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.rest.options import REST_ENABLED
-from headrace.rest.server import RestServer
+from headrace.rest.rest_server import RestServer
 from headrace.spark.host import SessionStoppedError, SparkHost
 
 _LOG: Final = logging.getLogger(__name__)

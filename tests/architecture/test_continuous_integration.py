@@ -10,7 +10,7 @@ from tests.architecture.floor_plan import ROOT
 
 DEMO = """\
 Spark starts
-22:27:08 INFO headrace.rest.server: the dashboard is at http://127.0.0.1:8081
+22:27:08 INFO headrace.rest.rest_server: the dashboard is at http://127.0.0.1:8081
 airport   hours  flights  cancelled  mean delay  alerts
 EWR       7,150  120,830       2.7%    15.1 min     112
 JFK       7,281  111,279       1.7%    12.1 min      75
@@ -63,7 +63,7 @@ def test_a_demo_that_lost_something_is_not(tmp_path: Path, present: str, instead
     assert "expected 3 and 336776" in done.stderr
 
 
-ADDRESS = "22:27:08 INFO headrace.rest.server: the dashboard is at http://127.0.0.1:8081\n"
+ADDRESS = "22:27:08 INFO headrace.rest.rest_server: the dashboard is at http://127.0.0.1:8081\n"
 HISTORY = DEMO.splitlines(keepends=True)[-1]
 
 

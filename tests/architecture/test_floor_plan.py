@@ -86,7 +86,7 @@ def test_nobody_imports_testing_or_a_facade_but_testing_itself() -> None:
         ("headrace/functions/record.py", "headrace.graph"),
         ("headrace/cluster/job_master/job_master.py", "headrace.network.wire.frames"),
         ("headrace/cluster/minicluster.py", "headrace.task.mailbox"),
-        ("headrace/rest/server.py", "headrace.spark.host"),
+        ("headrace/rest/rest_server.py", "headrace.spark.host"),
         ("headrace/rest/client.py", "pyspark.sql"),
         ("headrace/network/wire/frames.py", "headrace.core"),
     ],

@@ -33,9 +33,12 @@ def job_state(parts: Sequence[str], query: Query) -> Any:
         "operators": [] if is_ended else operators,
         "problem": f"job {found.id} has ended" if is_ended else None,
         "snapshots": [
-            _snapshot(74, "savepoint", "file:/data/savepoints/savepoint-aaaaaa-0123456789ab", None),
+            _snapshot(74, "savepoint", "file:/data/savepoints/savepoint-aaaaaa-0123456789ab", None)
+            | {"savepoint-format": "CANONICAL"},
             _snapshot(73, "checkpoint", f"file:/data/checkpoints/{found.id}/chk-73", None),
             _snapshot(72, "checkpoint", "", "Newer checkpoints have replaced it."),
+            _snapshot(9, "restored", "file:/data/savepoints/savepoint-aaaaaa-00000000000a", None)
+            | {"savepoint-format": "NATIVE", "size": None},
         ],
     }
 
@@ -126,6 +129,7 @@ def _snapshot(number: int, kind: str, path: str, problem: str | None) -> dict[st
     return {
         "id": number,
         "kind": kind,
+        "savepoint-format": None,
         "timestamp": NOW - (75 - number) * 60_000,
         "size": 91_226_112,
         "path": path,

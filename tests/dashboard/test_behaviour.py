@@ -270,6 +270,26 @@ def test_a_job_is_canceled_only_after_a_question(
     assert cluster.count(rf"PATCH /jobs/{job_id}\?mode=cancel") == 1
 
 
+def test_a_savepoint_whose_state_nobody_tells_has_not_failed_and_is_asked_for_again(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['running'].id}/overview")
+    page = watched.page
+    cluster.broken = "savepoints/f+$"
+    page.get_by_role("button", name="Savepoint", exact=True).click()
+    page.locator("dialog").get_by_role("button", name="Savepoint", exact=True).click()
+    unknown = page.locator(".notice", has_text="Savepoint: its state is not known")
+    expect(unknown).to_contain_text("the cluster is asked again by itself")
+    expect(unknown).to_contain_text("BrokenOnPurposeError: no answer")
+    expect(page.locator(".notice.error")).to_have_count(0)
+    with page.expect_response(re.compile("savepoints/f+$")):
+        pass
+    cluster.broken = None
+    expect(page.locator(".notice.done")).to_contain_text("file:/data/savepoints/savepoint-aaaaaa")
+    expect(unknown).to_have_count(0)
+    assert cluster.count("POST .*savepoints") == 1
+
+
 def test_a_savepoint_tells_where_it_is(cluster: FakeCluster, watched: WatchedPage) -> None:
     watched.open(cluster.address, f"/job/{JOBS['running'].id}/overview")
     page = watched.page

@@ -81,6 +81,24 @@ def test_rows_are_read_by_key_and_pickles_are_named(
     assert watched.problems == []
 
 
+def test_snapshots_are_offered_with_their_kind_and_the_format_of_savepoints(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, STATE)
+    options = watched.page.get_by_role("combobox", name="As of").get_by_role("option")
+    expect(options).to_have_text(
+        [
+            re.compile("^now, "),
+            re.compile("^savepoint, canonical 74, "),
+            re.compile("^checkpoint 73, "),
+            re.compile("^restored from savepoint, native 9, "),
+        ]
+    )
+    watched.page.get_by_text("1 snapshot cannot be read from here").click()
+    expect(watched.page.get_by_text("checkpoint 72, ")).to_be_visible()
+    assert watched.problems == []
+
+
 def test_edits_of_a_snapshot_become_a_new_savepoint_that_is_named_with_what_to_type(
     cluster: FakeCluster, watched: WatchedPage
 ) -> None:
@@ -121,6 +139,30 @@ def test_edits_of_a_snapshot_become_a_new_savepoint_that_is_named_with_what_to_t
         ],
     }
     assert watched.problems == []
+
+
+def test_edits_whose_savepoint_nobody_tells_of_have_not_failed_and_stay_until_it_is_known(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"{STATE}?{OF_CUSTOMER}")
+    page = watched.page
+    page.get_by_role("combobox", name="As of").select_option("74")
+    page.get_by_role("button", name="Edit a key").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox", name="Key").fill('"anna"')
+    dialog.get_by_role("radio", name="Delete all that the operator keeps of it").check()
+    dialog.get_by_role("button", name="Add to the edits").click()
+    page.get_by_role("textbox", name="Reason").fill("a test")
+    cluster.broken = "state/edits/d+$"
+    page.get_by_role("button", name="Write a new savepoint with 1 edit").click()
+    unknown = page.get_by_role("alert").filter(has_text="its state is not known")
+    expect(unknown).to_contain_text("To write the edits again would make a second one.")
+    expect(unknown).to_contain_text("BrokenOnPurposeError: no answer")
+    expect(page.get_by_text('key "anna" is deleted from all states')).to_be_visible()
+    cluster.broken = None
+    expect(page.get_by_text("The new savepoint is written")).to_be_visible()
+    expect(unknown).to_have_count(0)
+    assert cluster.count("POST .*state/edits") == 1
 
 
 def test_a_failure_to_read_is_told_beside_the_question(

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
 from headrace.checkpoint.storage.metadata_format import is_abandonment
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
@@ -109,7 +110,9 @@ def test_a_job_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
         while True:
             try:
                 return sim.loop.run_until(
-                    sim.dispatcher.stop_with_savepoint(job_id, str(tmp_path), False)
+                    sim.dispatcher.stop_with_savepoint(
+                        job_id, str(tmp_path), False, SavepointFormatType.CANONICAL
+                    )
                 )
             except CheckpointFailedError:
                 sim.run_for(500)
@@ -191,7 +194,9 @@ def test_a_driver_that_was_stopping_its_job_and_its_successor_agree_on_the_savep
     old.submit(graph(job_id))
     old.run_for(15_000)
     target = str(tmp_path / "savepoints")
-    stopping = old.loop.create_task(old.dispatcher.stop_with_savepoint(job_id, target, False))
+    stopping = old.loop.create_task(
+        old.dispatcher.stop_with_savepoint(job_id, target, False, SavepointFormatType.CANONICAL)
+    )
     # Away at any moment of it: before its place is known, between two looks, after its publication.
     old.run_for(SeededRandom(seed).uniform(0, 60))
     records = (tmp_path / "checkpoints" / "lineages").glob("*/id-*")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
@@ -184,7 +185,11 @@ def test_windows_of_sources_that_are_idle_all_fire_when_the_job_is_drained(
     sim.submit(generate_job_graph(env.get_stream_graph(name), job_id, settings))
     sim.run_for(10_000)
     assert output_of(name) == Counter(), "the window has not ended"
-    sim.loop.run_until(sim.dispatcher.stop_with_savepoint(job_id, str(tmp_path), True))
+    sim.loop.run_until(
+        sim.dispatcher.stop_with_savepoint(
+            job_id, str(tmp_path), True, SavepointFormatType.CANONICAL
+        )
+    )
     assert sim.await_result(job_id).status is JobStatus.FINISHED
     counts = Counter(number % KEY_COUNT for number in range(60))
     assert output_of(name) == Counter(counts.items())

@@ -7,6 +7,7 @@ import { orNull } from "../api";
 import { messageOf } from "../model/errors";
 import { duration, time } from "../model/format";
 import { notices } from "../model/Notices";
+import { unknownBecause } from "../model/operations";
 import { usePoll } from "../model/poll";
 import { PROFILING_MODES, type Profiling, type ProfilingMode } from "../types";
 import { Empty, Waiting } from "./Basics";
@@ -42,7 +43,12 @@ export function Profiler(props: {
     try {
       await props.start(mode, seconds);
     } catch (error) {
-      notices.tell("error", "No profile has been started", messageOf(error));
+      const why = unknownBecause(error);
+      if (why === null) {
+        notices.tell("error", "No profile has been started", messageOf(error));
+      } else {
+        notices.tell("pending", "It is not known whether a profile has been started", why);
+      }
     }
     reload();
   };

@@ -2,12 +2,13 @@
 
 import { ApiError } from "../api";
 import { messageOf } from "./errors";
+import { unknownBecause } from "./operations";
 
 export interface Notice {
   key: string;
   title: string;
   detail: string;
-  /** "pending": it goes on, and nobody here waits for its end. */
+  /** "pending": it goes on or may go on. */
   kind: "error" | "pending" | "done";
   retry: (() => void) | null;
 }
@@ -60,7 +61,7 @@ export class Notices {
 
   /** Tells the outcome of what the reader asked for. */
   tell(kind: Notice["kind"], title: string, detail: string): void {
-    const notice: Notice = { key: `told ${title}`, title, detail, kind, retry: null };
+    const notice: Notice = { key: keyOf(title), title, detail, kind, retry: null };
     this.put(notice);
     if (kind === "done") {
       setTimeout(() => {
@@ -71,17 +72,33 @@ export class Notices {
     }
   }
 
-  /** Waits for what the reader asked for and tells how it ended. `work` gives a sentence, or null while it goes on. */
-  async follow(title: string, work: Promise<string | null>): Promise<void> {
+  /**
+   * Does what the reader asked for and tells how it ended. `work` gives a sentence, or null while it goes on; it tells
+   * meanwhile why the state is not known, or null when it is known again.
+   */
+  async follow(title: string, work: (onUnknown: (why: string | null) => void) => Promise<string | null>): Promise<void> {
+    const unknown = `${title}: its state is not known`;
+    const onUnknown = (why: string | null): void => {
+      if (why === null) {
+        this.clear(keyOf(unknown));
+      } else {
+        this.tell("pending", unknown, `It may go on: the cluster is asked again by itself. Reason: ${why}`);
+      }
+    };
     try {
-      const outcome = await work;
+      const outcome = await work(onUnknown);
       if (outcome === null) {
         this.tell("pending", `${title}: it goes on`, "It takes longer than this page waits; Checkpoints shows how it ends.");
       } else {
         this.tell("done", `${title}: done`, outcome);
       }
     } catch (error) {
-      this.tell("error", `${title} failed`, messageOf(error));
+      const why = unknownBecause(error);
+      if (why === null) {
+        this.tell("error", `${title} failed`, messageOf(error));
+      } else {
+        this.tell("pending", unknown, `It may be done all the same: look at Checkpoints and the state of the job. Reason: ${why}`);
+      }
     }
   }
 
@@ -113,6 +130,10 @@ export class Notices {
       listener();
     }
   }
+}
+
+function keyOf(title: string): string {
+  return `told ${title}`;
 }
 
 export const notices = new Notices();

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { FORMATS, kindOf } from "./savepointFormats";
+import { FORMATS, kindOf, snapshotKind } from "./savepointFormats";
 
 describe("kindOf", () => {
   it("tells the format of a savepoint beside its type", () => {
@@ -16,5 +16,23 @@ describe("kindOf", () => {
 describe("FORMATS", () => {
   it("begins with the default of the server", () => {
     expect(FORMATS.map(([format]) => format)).toEqual(["CANONICAL", "NATIVE"]);
+  });
+});
+
+describe("snapshotKind", () => {
+  it("names the format of a savepoint, also of one that the job was restored from", () => {
+    const kinds = (["checkpoint", "savepoint", "restored"] as const).flatMap((kind) =>
+      ([null, "CANONICAL", "NATIVE"] as const)
+        .filter((format) => kind === "restored" || (kind === "checkpoint") === (format === null))
+        .map((format) => snapshotKind({ kind, "savepoint-format": format })),
+    );
+    expect(kinds).toEqual([
+      "checkpoint",
+      "savepoint, canonical",
+      "savepoint, native",
+      "restored from checkpoint",
+      "restored from savepoint, canonical",
+      "restored from savepoint, native",
+    ]);
   });
 });

@@ -1,6 +1,6 @@
 /** Formats of savepoints, and what kind of snapshot a checkpoint is. */
 
-import type { Checkpoint, SavepointFormat } from "../types";
+import type { Checkpoint, SavepointFormat, StateSnapshot } from "../types";
 
 /** The default first. */
 export const FORMATS: readonly (readonly [SavepointFormat, string])[] = [
@@ -10,6 +10,14 @@ export const FORMATS: readonly (readonly [SavepointFormat, string])[] = [
 
 /** As in "unaligned checkpoint" and "savepoint, native". */
 export function kindOf(checkpoint: Pick<Checkpoint, "checkpoint_type" | "savepointFormat">): string {
-  const type = checkpoint.checkpoint_type.toLowerCase().replaceAll("_", " ");
-  return checkpoint.savepointFormat === null ? type : `${type}, ${checkpoint.savepointFormat.toLowerCase()}`;
+  return inFormat(checkpoint.checkpoint_type.toLowerCase().replaceAll("_", " "), checkpoint.savepointFormat);
+}
+
+/** The same of a snapshot whose state can be looked at: "checkpoint", "restored from savepoint, canonical". */
+export function snapshotKind({ kind, "savepoint-format": format }: Pick<StateSnapshot, "kind" | "savepoint-format">): string {
+  return inFormat(kind === "restored" ? `restored from ${format === null ? "checkpoint" : "savepoint"}` : kind, format);
+}
+
+function inFormat(kind: string, format: SavepointFormat | null): string {
+  return format === null ? kind : `${kind}, ${format.toLowerCase()}`;
 }

@@ -301,7 +301,9 @@ class JobClient:
         return self._ask(self._cancel_with_savepoint(savepoint_directory or ""))
 
     async def _cancel_with_savepoint(self, savepoint_directory: str) -> str:
-        path = await self._dispatcher.trigger_savepoint(self._job_id, savepoint_directory)
+        path = await self._dispatcher.trigger_savepoint(
+            self._job_id, savepoint_directory, SavepointFormatType.CANONICAL
+        )
         self._is_cancel_wanted = True
         await self._dispatcher.cancel_job(self._job_id)
         return path

@@ -5,7 +5,7 @@ Source: Flink SingleOutputStreamOperator, DataStreamSink.
 
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, Self
+from typing import Self
 
 from headrace.api.function_checks import (
     check_name,
@@ -14,15 +14,10 @@ from headrace.api.function_checks import (
 from headrace.api.settings.program_settings import check_buffer_timeout, check_max_parallelism
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup
 from headrace.api.transformations import OperatorTransformation, batch_type_of
+from headrace.core.ids import ID_PATTERN, ID_TEXT_FORM
 from headrace.functions.failures import FailurePolicy
 from headrace.functions.process import OutputTag
 from headrace.graph.stream_graph import ChainingStrategy
-
-if TYPE_CHECKING:
-    pass
-
-
-_UID_HASH: Final = re.compile(r"[0-9A-Fa-f]{32}\Z")
 
 
 class OperatorProperties(ABC):
@@ -43,9 +38,9 @@ class OperatorProperties(ABC):
         return self
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """Give the hashed id itself, 32 hex digits."""
-        if not _UID_HASH.match(check_name(uid_hash, "a uid hash")):
-            raise ValueError(f"a uid hash must be 32 hex digits, not '{uid_hash}'")
+        """Give the hashed id itself, 32 hexadecimal digits."""
+        if not re.fullmatch(ID_PATTERN, check_name(uid_hash, "a uid hash")):
+            raise ValueError(f"a uid hash must be {ID_TEXT_FORM}, not '{uid_hash}'")
         self._operator().uid_hash = uid_hash
         return self
 

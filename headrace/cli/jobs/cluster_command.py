@@ -26,6 +26,7 @@ from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings, check_values, unknown_settings
 from headrace.core.error_text import on_one_line, without_controls
 from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.core.ids import ID_PATTERN, ID_TEXT_FORM
 from headrace.core.security.tls import is_loopback
 from headrace.graph.pipeline_options import FREE_PREFIXES
 from headrace.rest.client import (
@@ -51,8 +52,7 @@ from headrace.rest.connections import (
 
 _TARGETS: Final = ("remote",)
 _RULE: Final = "-" * 60
-_JOB_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
-_SAVEPOINT_PATH: Final = re.compile(r"/jobs/([0-9a-f]{32})/savepoints/[0-9a-f]{32}")
+_SAVEPOINT_PATH: Final = re.compile(rf"/jobs/({ID_PATTERN})/savepoints/{ID_PATTERN}")
 _NOTE_INTERVAL_S: Final = 10.0
 _COMPLETION: Final = {
     RETRY_MAX_ATTEMPTS.key: "1",
@@ -216,9 +216,9 @@ class JobIdType(click.ParamType[str]):
     name = "job id"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not _JOB_ID.fullmatch(value):
+        if not re.fullmatch(ID_PATTERN, value):
             self.fail(
-                f"'{value}' is not a job id, which has 32 hexadecimal digits; 'headrace list' shows them",
+                f"'{value}' is not a job id, which has {ID_TEXT_FORM}; 'headrace list' shows them",
                 param,
                 ctx,
             )

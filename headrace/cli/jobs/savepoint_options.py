@@ -6,8 +6,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.jobs.cluster_command import ClusterSession
-
-_TRIGGER_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
+from headrace.core.ids import ID_PATTERN, ID_TEXT_FORM
 
 
 class _TriggerIdType(click.ParamType[str]):
@@ -16,9 +15,9 @@ class _TriggerIdType(click.ParamType[str]):
     name = "trigger id"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not _TRIGGER_ID.fullmatch(value):
+        if not re.fullmatch(ID_PATTERN, value):
             self.fail(
-                f"'{value}' is not a trigger id, which has 32 hexadecimal digits; -detached prints it",
+                f"'{value}' is not a trigger id, which has {ID_TEXT_FORM}; -detached prints it",
                 param,
                 ctx,
             )

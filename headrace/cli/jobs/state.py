@@ -25,11 +25,11 @@ from headrace.cli.jobs.state_tables import (
     title_of,
 )
 from headrace.core.errors import HeadraceError
+from headrace.core.ids import ID_PATTERN
 from headrace.rest.client import path_of
 
 _LATEST: Final = "latest"
 _SNAPSHOT: Final = re.compile("[0-9]{1,18}")
-_JOB_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
 _ROWS_MAX: Final = 1_000
 _WORDS_MAX: Final = 3
 _HELP: Final = """\
@@ -64,7 +64,7 @@ class _WordType(JobIdType):
         words: Sequence[str] = ctx.params.get(param.name or "") or ()
         if not words:
             return super().shell_complete(ctx, param, incomplete)
-        if not _JOB_ID.fullmatch(words[0]):
+        if not re.fullmatch(ID_PATTERN, words[0]):
             return []
         try:
             client = completing_client(ctx)
@@ -122,7 +122,7 @@ def state(
 ) -> int:
     """Show state; the help text is `_HELP`."""
     named = list(words)
-    is_named = bool(named) and _JOB_ID.fullmatch(named[0]) is not None
+    is_named = bool(named) and re.fullmatch(ID_PATTERN, named[0]) is not None
     job_id = session.job_named(JOB_ID.convert(named.pop(0), None, None) if is_named else None)
     if len(named) >= _WORDS_MAX:
         raise click.UsageError(f"'{named[2]}' is one word too many: name an operator and a state")

@@ -54,7 +54,7 @@ def _snapshot_lines(snapshots: Sequence[_Answer]) -> list[str]:
         [
             [
                 str(one["id"]),
-                str(one["kind"]),
+                ", ".join(filter(None, (one["kind"], (one.get("savepoint-format") or "").lower()))),
                 utc_text(one["timestamp"]),
                 _bytes(one["size"]),
                 str(one["problem"] or one["path"]),

@@ -127,7 +127,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self,
         job_id: JobId,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         return await self._ask_job(
             job_id,
@@ -140,7 +140,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         job_id: JobId,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         return await self._ask_job(
             job_id,

@@ -453,7 +453,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def trigger_savepoint(
         self,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         return await self._savepoints.trigger(target_directory, format_type)
 
@@ -461,7 +461,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         return await self._savepoints.stop(target_directory, format_type, is_drained=is_drained)
 

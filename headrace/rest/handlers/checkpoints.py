@@ -67,7 +67,7 @@ async def checkpoint_statistics(
             else models.RestoredCheckpointStatistics(
                 id=restored.checkpoint_id,
                 restore_timestamp=restored.restore_timestamp_ms,
-                is_savepoint=restored.is_savepoint,
+                is_savepoint=restored.kind.is_savepoint,
                 external_path=with_scheme(restored.external_path) or None,
             ),
         ),

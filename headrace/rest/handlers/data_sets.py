@@ -16,11 +16,12 @@ from headrace.rest.handlers.savepoints import (
     find_operation,
     savepoint_status_of,
 )
+from headrace.rest.models.base_models import WHOLE_ID
 from headrace.rest.models.checkpoints import SavepointOperationResult, SavepointOutcome
 from headrace.rest.models.cluster import DataSet, DataSetList, TriggerAnswer
 
 _DELETION: Final = "data set deletion"
-_DataSetId = Annotated[str, Path(alias="datasetid", pattern="^[0-9a-fA-F]{32}$")]
+_DataSetId = Annotated[str, Path(alias="datasetid", pattern=WHOLE_ID)]
 
 
 async def data_sets(cluster: ClusterParameter) -> DataSetList:

@@ -17,8 +17,8 @@ from headrace.core.threads import run_in_thread
 from headrace.graph.pipeline_options import PARALLELISM
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import BadRequestError
+from headrace.rest.handlers.gateway import refuse_jobs
 from headrace.rest.handlers.jobs import plan_model_of
-from headrace.rest.handlers.messages import refuse_jobs
 from headrace.rest.handlers.parameters import ClusterParameter, Programs
 from headrace.rest.models import jars as models
 from headrace.rest.models.cluster import Empty

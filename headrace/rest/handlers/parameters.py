@@ -7,12 +7,11 @@ from fastapi import Depends, Path, Query, Request
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.process.process_profiler import ProcessProfiler
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.flame_graphs import FlameGraphs
+from headrace.rest.flame_graph_sampler import FlameGraphs
+from headrace.rest.models.base_models import WHOLE_ID
 from headrace.rest.operations import Operations
 from headrace.rest.programs.program_runs import ProgramService
 from headrace.rest.state.state_reads import StateReads
-
-_HEX = "^[0-9a-fA-F]{32}$"
 
 
 def _cluster_view(request: Request) -> ClusterView:
@@ -39,15 +38,15 @@ def _flame_graphs(request: Request) -> FlameGraphs:
     return request.app.state.flame_graphs
 
 
-def _job_id(jobid: Annotated[str, Path(pattern=_HEX)]) -> JobId:
+def _job_id(jobid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobId:
     return JobId.from_hex(jobid)
 
 
-def _application_id(applicationid: Annotated[str, Path(pattern=_HEX)]) -> JobId:
+def _application_id(applicationid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobId:
     return JobId.from_hex(applicationid)
 
 
-def _vertex_id(vertexid: Annotated[str, Path(pattern=_HEX)]) -> JobVertexId:
+def _vertex_id(vertexid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobVertexId:
     return JobVertexId.from_hex(vertexid)
 
 
@@ -73,7 +72,7 @@ ApplicationParameter = Annotated[JobId, Depends(_application_id)]
 """The application of the path: its job's id."""
 VertexParameter = Annotated[JobVertexId, Depends(_vertex_id)]
 """The vertex of the path."""
-TriggerParameter = Annotated[str, Path(alias="triggerid", pattern=_HEX)]
+TriggerParameter = Annotated[str, Path(alias="triggerid", pattern=WHOLE_ID)]
 """The trigger id of the path."""
 SubtaskIndex = Annotated[int, Path(alias="subtaskindex", ge=0)]
 """The subtask of the path."""

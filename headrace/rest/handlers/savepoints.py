@@ -16,7 +16,7 @@ from headrace.checkpoint.retention import cleaner
 from headrace.checkpoint.storage import file_systems
 from headrace.core.barriers import SavepointFormatType
 from headrace.core.errors import ConfigurationError, HeadraceError
-from headrace.core.ids import JobId, UniqueId
+from headrace.core.ids import ID_PATTERN, ID_TEXT_FORM, JobId, UniqueId
 from headrace.core.randomness import system_random
 from headrace.core.threads import run_in_thread
 from headrace.rest.cluster_view import ClusterView
@@ -34,7 +34,6 @@ from headrace.rest.models.jobs import FailureCause, OperationStatus
 from headrace.rest.operations import Operations
 
 _LOG: Final = logging.getLogger(__name__)
-_TRIGGER_ID: Final = re.compile("[0-9a-fA-F]{32}")
 SAVEPOINT: Final = "savepoint"
 CHECKPOINT: Final = "checkpoint"
 _DISPOSAL: Final = "savepoint disposal"
@@ -211,9 +210,9 @@ def begin_operation(
 ) -> TriggerAnswer:
     """Begin an operation, and return the trigger id to ask for it with; BadRequestError for one that is none."""
     trigger = (trigger_id or UniqueId.generate(system_random()).hex()).lower()
-    if not _TRIGGER_ID.fullmatch(trigger):
+    if not re.fullmatch(ID_PATTERN, trigger):
         raise BadRequestError(
-            f"Request did not match expected format: triggerId '{trigger}' is not 32 hexadecimal digits"
+            f"Request did not match expected format: triggerId '{trigger}' is not {ID_TEXT_FORM}"
         )
     operations.start(kind, subject, trigger, begin)
     return TriggerAnswer(request_id=trigger)

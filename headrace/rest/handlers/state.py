@@ -201,6 +201,7 @@ def _snapshot(found: JobSnapshot) -> models.StateSnapshot:
     return models.StateSnapshot(
         id=found.checkpoint_id,
         kind=found.kind,
+        savepoint_format=found.savepoint_format or None,
         timestamp=found.timestamp_ms,
         size=found.size_bytes,
         path=with_scheme(found.uri) if found.uri else "",

@@ -19,6 +19,7 @@ from headrace.checkpoint.storage import file_systems
 from headrace.rest.history.archive_file import RangeReader
 
 _JOB_NAME: Final = re.compile(r"[0-9a-f]{32}")
+"""An id as `JobId.hex` gives it: in lower case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from headrace.rest.history.options import (
     HISTORY_WORK_DIRECTORY,
 )
 from headrace.rest.history.overview_cache import OverviewCache
-from headrace.rest.server import HttpServer, ListeningPlace
+from headrace.rest.rest_server import HttpServer, ListeningPlace
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 5.0

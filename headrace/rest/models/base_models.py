@@ -5,7 +5,11 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
+from headrace.core.ids import ID_PATTERN
+
 NOT_A_NUMBER: Final = "NaN"
+WHOLE_ID: Final = f"^{ID_PATTERN}$"
+"""Pattern of a text that is an id: in paths, queries and bodies."""
 
 
 def _kebab(name: str) -> str:
@@ -48,5 +52,5 @@ Milliseconds = Annotated[
 ]
 """A moment."""
 
-TriggerId = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[0-9a-fA-F]{32}$"})]
+TriggerId = Annotated[str, WithJsonSchema({"type": "string", "pattern": WHOLE_ID})]
 """The caller's own id of an operation; its handler says what is wrong with it."""

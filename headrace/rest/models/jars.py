@@ -4,10 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from headrace.rest.models.base_models import CamelModel, SnakeModel
+from headrace.rest.models.base_models import WHOLE_ID, CamelModel, SnakeModel
 from headrace.rest.models.jobs import Plan
-
-_HEX = "^[0-9a-fA-F]{32}$"
 
 
 class JarEntry(SnakeModel):
@@ -52,7 +50,7 @@ class JarPlanRequest(CamelModel):
     entry_class: str | None = None
     program_args_list: list[str] | None = Field(default=None, max_length=10_000)
     parallelism: int | None = Field(default=None, ge=1)
-    job_id: str | None = Field(default=None, pattern=_HEX)
+    job_id: str | None = Field(default=None, pattern=WHOLE_ID)
     flink_configuration: dict[str, str] | None = None
 
 

@@ -19,11 +19,12 @@ EDITS_MAX = 1_000
 class StateSnapshot(KebabModel):
     """A snapshot of the job whose state can be looked at. `kind`: checkpoint, savepoint, or restored.
 
-    `problem`: why it cannot be, or null.
+    `savepoint-format`: CANONICAL or NATIVE, null for checkpoints. `problem`: why it cannot be looked at, or null.
     """
 
     id: int
     kind: Literal["checkpoint", "savepoint", "restored"]
+    savepoint_format: str | None
     timestamp: Milliseconds
     size: int | None
     path: str

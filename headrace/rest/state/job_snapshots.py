@@ -25,10 +25,14 @@ _SECRET: Final = (
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A snapshot that a job has taken, or was restored from. `problem`: why it cannot be read; empty if it can."""
+    """A snapshot that a job has taken, or was restored from. `problem`: why it cannot be read; empty if it can.
+
+    `savepoint_format`: CANONICAL or NATIVE, empty for checkpoints.
+    """
 
     checkpoint_id: int
     kind: Literal["checkpoint", "savepoint", "restored"]
+    savepoint_format: str
     timestamp_ms: int
     size_bytes: int | None
     uri: str
@@ -53,17 +57,16 @@ class JobSnapshots:
         }
         restored = found.restored
         if restored is not None:
-            snapshots.setdefault(
+            one = JobSnapshot(
                 restored.checkpoint_id,
-                JobSnapshot(
-                    restored.checkpoint_id,
-                    "restored",
-                    restored.restore_timestamp_ms,
-                    None,
-                    restored.external_path,
-                    _problem(restored.external_path, is_discarded=False),
-                ),
+                "restored",
+                restored.kind.savepoint_format,
+                restored.restore_timestamp_ms,
+                None,
+                restored.external_path,
+                _problem(restored.external_path, is_discarded=False),
             )
+            snapshots.setdefault(one.checkpoint_id, one)
         return [snapshots[number] for number in sorted(snapshots, reverse=True)]
 
     async def find(self, checkpoint_id: int) -> JobSnapshot:
@@ -89,6 +92,7 @@ def _snapshot(record: CheckpointRecord) -> JobSnapshot:
     return JobSnapshot(
         record.checkpoint_id,
         "savepoint" if record.kind.is_savepoint else "checkpoint",
+        record.savepoint_format,
         record.trigger_timestamp_ms,
         record.state_size_bytes,
         record.external_path,

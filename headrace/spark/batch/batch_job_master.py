@@ -203,7 +203,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     async def trigger_savepoint(
         self,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         self._refuse("savepoints")
 
@@ -211,7 +211,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         self._refuse("savepoints")
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.rest.client import RestClient
-from headrace.rest.messages import MESSAGE
+from headrace.rest.client_protocol import MESSAGE
 from headrace.rest.routes import ROUTES
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from tests.integration.rest.counting_program import (

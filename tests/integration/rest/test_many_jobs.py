@@ -18,7 +18,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.lifecycle import ExecutionState
 from headrace.rest.cluster_view import ControlPlane
-from headrace.rest.server import RestServer
+from headrace.rest.rest_server import RestServer
 from testkit.waiting import wait_until
 
 pytestmark = pytest.mark.integration

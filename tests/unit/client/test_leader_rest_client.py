@@ -19,7 +19,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import system_random
 from headrace.gateways.dispatcher import JobResult
 from headrace.rest.client_errors import RestUnreachableError
-from headrace.rest.messages import MESSAGE
+from headrace.rest.client_protocol import MESSAGE
 from tests.unit.rest.fake_cluster import JOB, Answer, FakeCluster, fake_cluster
 
 RUNNING, SUSPENDED, FINISHED = ({"status": one} for one in ("RUNNING", "SUSPENDED", "FINISHED"))

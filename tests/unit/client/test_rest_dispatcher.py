@@ -39,6 +39,7 @@ from tests.unit.rest.sample_cluster import (
 from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
 NEW_JOB = JobId(b"n" * 16)
+CANONICAL = SavepointFormatType.CANONICAL
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +115,13 @@ def test_a_client_that_waits_for_long_asks_once_a_second() -> None:
 
 def test_savepoints_stops_and_checkpoints_are_waited_for(cluster: ServedCluster) -> None:
     place = "file:/savepoints/savepoint-000102-0123456789ab"
-    assert ask(cluster, lambda d: d.trigger_savepoint(RUNNING_JOB, "/savepoints")) == place
-    assert ask(cluster, lambda d: d.stop_with_savepoint(RUNNING_JOB, "/savepoints", True)) == place
+    assert (
+        ask(cluster, lambda d: d.trigger_savepoint(RUNNING_JOB, "/savepoints", CANONICAL)) == place
+    )
+    assert (
+        ask(cluster, lambda d: d.stop_with_savepoint(RUNNING_JOB, "/savepoints", True, CANONICAL))
+        == place
+    )
     assert cluster.dispatcher.savepoints[-1] == ("drain", "/savepoints")
     native = SavepointFormatType.NATIVE
     assert ask(cluster, lambda d: d.trigger_savepoint(RUNNING_JOB, "/savepoints", native)) == place
@@ -123,8 +129,7 @@ def test_savepoints_stops_and_checkpoints_are_waited_for(cluster: ServedCluster)
         cluster, lambda d: d.stop_with_savepoint(RUNNING_JOB, "/savepoints", False, native)
     )
     assert stopped == place
-    canonical = SavepointFormatType.CANONICAL
-    assert cluster.dispatcher.savepoint_formats[-4:] == [canonical, canonical, native, native]
+    assert cluster.dispatcher.savepoint_formats[-4:] == [CANONICAL, CANONICAL, native, native]
     assert ask(cluster, lambda d: d.trigger_checkpoint(RUNNING_JOB, True)) == 4
     assert cluster.dispatcher.full_checkpoints[-1] is True
 
@@ -135,9 +140,9 @@ def test_savepoints_stops_and_checkpoints_are_waited_for(cluster: ServedCluster)
         (lambda d: d.request_job_status(UNKNOWN_JOB), UnknownJobError),
         (lambda d: d.request_job_details(UNKNOWN_JOB), UnknownJobError),
         (lambda d: d.cancel_job(UNKNOWN_JOB), UnknownJobError),
-        (lambda d: d.trigger_savepoint(UNKNOWN_JOB, "/savepoints"), UnknownJobError),
+        (lambda d: d.trigger_savepoint(UNKNOWN_JOB, "/savepoints", CANONICAL), UnknownJobError),
         (lambda d: d.cancel_job(FAILED_JOB), JobAlreadyEndedError),
-        (lambda d: d.trigger_savepoint(RUNNING_JOB, ""), ConfigurationError),
+        (lambda d: d.trigger_savepoint(RUNNING_JOB, "", CANONICAL), ConfigurationError),
         (lambda d: d.submit_job(graph_of(RUNNING_JOB)), DuplicateJobSubmissionError),
     ],
 )
@@ -155,7 +160,7 @@ def test_the_facts_of_a_failed_savepoint_arrive(cluster: ServedCluster) -> None:
     cluster.dispatcher.failure = CheckpointFailedError("the disk is full", repeats=False)
     try:
         with pytest.raises(CheckpointFailedError, match="the disk is full") as raised:
-            ask(cluster, lambda d: d.trigger_savepoint(RUNNING_JOB, "/savepoints"))
+            ask(cluster, lambda d: d.trigger_savepoint(RUNNING_JOB, "/savepoints", CANONICAL))
     finally:
         cluster.dispatcher.failure = None
     assert raised.value.repeats is False

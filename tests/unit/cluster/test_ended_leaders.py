@@ -20,10 +20,10 @@ from headrace.core.config import Settings
 from headrace.gateways.errors import NotLeadingError
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
+from headrace.rest.client_protocol import MESSAGE
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.connections import find_connection
-from headrace.rest.messages import MESSAGE
-from headrace.rest.server import RestServer
+from headrace.rest.rest_server import RestServer
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.proxies import refuse
 from testkit.waiting import wait_until

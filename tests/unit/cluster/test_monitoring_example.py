@@ -30,6 +30,22 @@ FOLDER = Path(__file__).resolve().parents[3] / "examples" / "monitoring"
 NAME = re.compile(r"flink_\w+")
 UNITS = {"none", "short", "percent", "percentunit", "bytes", "Bps", "ops", "ns", "ms"}
 """Grafana's names of units."""
+DRAWN = "id type title description datasource gridPos fieldConfig targets options"
+FIELDS = {
+    "dashboard": "title uid tags schemaVersion version editable timezone refresh time templating annotations panels",
+    "variable": "name label type query datasource refresh multi includeAll allValue current",
+    "row": "id type title collapsed gridPos panels",
+    "stat": DRAWN,
+    "timeseries": DRAWN,
+    "stat options": "reduceOptions colorMode graphMode",
+    "timeseries options": "legend tooltip",
+    "fieldConfig": "defaults overrides",
+    "defaults": "unit min max thresholds custom",
+    "custom": "fillOpacity showPoints",
+    "gridPos": "x y w h",
+    "target": "refId datasource expr legendFormat",
+}  # fmt: skip
+"""Fields that Grafana has in each of these: types of @grafana/schema 11.6 and 13.2, and Prometheus' query."""
 
 
 class NumberAsTime(TimestampAssigner):
@@ -109,11 +125,23 @@ def test_the_dashboard_has_the_fields_that_grafana_reads(dashboard: dict[str, An
     assert {"title", "uid", "time", "refresh", "timezone"} <= dashboard.keys()
     variables = {each["name"]: each["type"] for each in dashboard["templating"]["list"]}
     source = {"type": "prometheus", "uid": "${datasource}"}
-    assert variables["datasource"] == "datasource"
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "datasource":
+            assert (variable["name"], variable["query"]) == ("datasource", "prometheus")
+        else:
+            assert (variable["type"], variable["datasource"]) == ("query", source)
+            assert variable["query"].keys() == {"query", "refId"}
+            # Asked again when the range of time changes: jobs come and go.
+            assert (variable["refresh"], variable["multi"], variable["includeAll"]) == (
+                2,
+                True,
+                True,
+            )
     used: set[str] = set()
     for panel in dashboard["panels"]:
         assert panel["type"] in ("row", "stat", "timeseries"), panel["title"]
         if panel["type"] == "row":
+            assert (panel["collapsed"], panel["panels"]) == (False, []), panel["title"]
             continue
         defaults = panel["fieldConfig"]["defaults"]
         assert defaults["unit"] in UNITS and panel["fieldConfig"]["overrides"] == []
@@ -124,6 +152,27 @@ def test_the_dashboard_has_the_fields_that_grafana_reads(dashboard: dict[str, An
             assert target["expr"].count("(") == target["expr"].count(")")
             used |= set(re.findall(r"\$(\w+)", target["expr"]))
     assert used == variables.keys() - {"datasource"}
+
+
+def test_each_field_of_the_dashboard_is_one_that_grafana_has(dashboard: dict[str, Any]) -> None:
+    found = [("dashboard", dashboard)]
+    found += [("variable", each) for each in dashboard["templating"]["list"]]
+    for panel in dashboard["panels"]:
+        kind = panel["type"]
+        found += [(kind, panel), ("gridPos", panel["gridPos"])]
+        if kind != "row":
+            defaults = panel["fieldConfig"]["defaults"]
+            found += [
+                (f"{kind} options", panel["options"]),
+                ("fieldConfig", panel["fieldConfig"]),
+                ("defaults", defaults),
+                ("custom", defaults.get("custom", {})),
+                *(("target", target) for target in panel["targets"]),
+            ]
+    unknown = {
+        (kind, field) for kind, each in found for field in each.keys() - FIELDS[kind].split()
+    }
+    assert unknown == set()
 
 
 def test_panels_lie_side_by_side(dashboard: dict[str, Any]) -> None:

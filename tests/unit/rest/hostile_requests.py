@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from hypothesis import strategies as st
 
-from headrace.rest.messages import MESSAGE
+from headrace.rest.client_protocol import MESSAGE
 from headrace.rest.rest_route import RestRoute
 from tests.unit.rest.sample_cluster import COUNTER, FAILED_JOB, RUNNING_JOB, TASK_MANAGER
 from tests.unit.rest.served_cluster import Answer, ServedCluster

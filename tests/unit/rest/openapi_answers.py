@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from headrace.rest.messages import MESSAGE
+from headrace.rest.client_protocol import MESSAGE
 from tests.unit.rest.hostile_requests import assert_answered
 from tests.unit.rest.openapi_requests import SILENT_WORDS, Schema
 from tests.unit.rest.served_cluster import Answer

@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 
 from hypothesis import strategies as st
 
-from headrace.rest.messages import MESSAGE
+from headrace.rest.client_protocol import MESSAGE
 from tests.unit.rest.hostile_requests import BODIES, JSON_VALUES
 
 METHODS: Final = {"get", "put", "post", "delete", "patch"}

@@ -407,7 +407,7 @@ class SampleDispatcher:
         self,
         job_id: JobId,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         self._job("trigger_savepoint", job_id)
         self.savepoints.append(("savepoint", target_directory))
@@ -419,7 +419,7 @@ class SampleDispatcher:
         job_id: JobId,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         self._job("stop_with_savepoint", job_id)
         self.savepoints.append(("drain" if is_drained else "stop", target_directory))

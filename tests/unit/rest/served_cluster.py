@@ -18,7 +18,7 @@ from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import EventLoopThread
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.connections import read_connection
-from headrace.rest.server import RestServer
+from headrace.rest.rest_server import RestServer
 from tests.unit.rest.sample_cluster import SampleBlobServer, SampleDispatcher, SampleResourceManager
 
 

@@ -119,6 +119,23 @@ def test_drivers_of_one_cluster_are_one_cluster_and_the_newest_lease_is_meant() 
         find_connection(None, silent)
 
 
+def test_where_epochs_begin_again_in_an_emptied_storage_the_driver_that_started_last_is_meant() -> (
+    None
+):
+    leader, frozen, largest = (
+        ClusterConnection(
+            f"http://127.0.0.1:{port}", "t", os.getpid(), started=started, is_session=True,
+            cluster_id="/ha/test", epoch=epoch,
+        )
+        for port, started, epoch in [(8081, 9, 1), (8082, 8, 1), (8083, 7, 2)]
+    )  # fmt: skip
+    write_connection(leader)
+    write_connection(frozen)
+    assert find_session(None, silent).connection == leader
+    write_connection(largest)
+    assert find_session(None, silent).connection == largest
+
+
 def test_a_history_server_is_found_by_its_address_or_where_no_cluster_is() -> None:
     history = msgspec.structs.replace(NAMED, address="http://127.0.0.1:8082", is_history=True)
     write_connection(history)

@@ -8,7 +8,7 @@ from msgspec import structs
 from headrace.core.ids import JobId, OperatorId
 from headrace.gateways.checkpoint_statistics import CheckpointConfiguration, CheckpointStatistics
 from headrace.gateways.errors import NothingCollectedError
-from headrace.rest.messages import MESSAGE
+from headrace.rest.client_protocol import MESSAGE
 from tests.unit.rest.sample_cluster import (
     CHECKPOINT_CONFIGURATION,
     COUNTER,

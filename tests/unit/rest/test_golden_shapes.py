@@ -91,7 +91,7 @@ SAVEPOINT = structs.replace(
 EVERY_KIND_OF_CHECKPOINT = structs.replace(
     STATISTICS,
     latest_savepoint=SAVEPOINT,
-    restored=RestoredCheckpoint(1, START_MS, True, "/savepoints/savepoint-1"),
+    restored=RestoredCheckpoint(1, START_MS, SnapshotKind.SAVEPOINT, "/savepoints/savepoint-1"),
     history=(checkpoint(5, CheckpointStatus.IN_PROGRESS), SAVEPOINT, *STATISTICS.history),
 )
 """`test_contract` has the answer where there are no savepoints and nothing was restored."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.rest.app import openapi
-from headrace.rest.messages import MESSAGE
+from headrace.rest.client_protocol import MESSAGE
 from headrace.rest.routes import ROUTES
 from tests.unit.graph.graphs import job, line
 from tests.unit.rest.hostile_requests import (

@@ -42,7 +42,7 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
   const perform = async (wanted: Action): Promise<void> => {
     setBusy(true);
     const request = { directory: directory === "" ? undefined : directory, format };
-    await notices.follow(TITLES[wanted], run(job.jid, wanted, request, drain));
+    await notices.follow(TITLES[wanted], (onUnknown) => run(job.jid, wanted, request, drain, onUnknown));
     setBusy(false);
     onDone();
   };
@@ -104,17 +104,23 @@ export function JobActions({ job, onDone }: { job: Job; onDone(): void }): JSX.E
 }
 
 /** Returns what came of it; null while it goes on. */
-async function run(jobid: string, action: Action, request: api.SavepointRequest, drain: boolean): Promise<string | null> {
+async function run(
+  jobid: string,
+  action: Action,
+  request: api.SavepointRequest,
+  drain: boolean,
+  onUnknown: (why: string | null) => void,
+): Promise<string | null> {
   if (action === "cancel") {
     await api.cancelJob(jobid);
     return "The job is being canceled.";
   }
   if (action === "checkpoint") {
     const trigger = await api.triggerCheckpoint(jobid);
-    const done = await untilCompleted(() => api.checkpointStatus(jobid, trigger["request-id"]));
+    const done = await untilCompleted(() => api.checkpointStatus(jobid, trigger["request-id"]), onUnknown);
     return done === null ? null : `Checkpoint ${done.checkpointId ?? ""} is complete.`;
   }
   const trigger = action === "stop" ? await api.stopJob(jobid, request, drain) : await api.triggerSavepoint(jobid, request);
-  const done = await untilCompleted(() => api.savepointStatus(jobid, trigger["request-id"]));
+  const done = await untilCompleted(() => api.savepointStatus(jobid, trigger["request-id"]), onUnknown);
   return done === null ? null : `It is in ${done.location ?? "the folder named"}.`;
 }

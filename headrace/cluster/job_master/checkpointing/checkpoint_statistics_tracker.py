@@ -206,7 +206,7 @@ class CheckpointStatisticsTracker:
         self._restored = RestoredCheckpoint(
             checkpoint_id,
             now_ms,
-            checkpoint.metadata.kind.is_savepoint,
+            checkpoint.metadata.kind,
             shown_uri(checkpoint.uri),
         )
 

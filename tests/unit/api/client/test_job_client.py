@@ -62,7 +62,7 @@ class ScriptedDispatcher:
         self,
         job_id: JobId,
         target_directory: str,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         return f"{target_directory}/savepoint{_format_text(format_type)}"
 
@@ -71,7 +71,7 @@ class ScriptedDispatcher:
         job_id: JobId,
         target_directory: str,
         is_drained: bool,
-        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        format_type: SavepointFormatType,
     ) -> str:
         drained = ", drained" if is_drained else ""
         return f"{target_directory}/stopped{drained}{_format_text(format_type)}"

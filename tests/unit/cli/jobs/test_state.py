@@ -28,7 +28,7 @@ def operator(operator_id: str, uid: str, name: str) -> dict[str, Any]:
 
 def snapshot(number: int, problem: str | None = None) -> dict[str, Any]:
     return {
-        "id": number, "kind": "checkpoint", "timestamp": STARTED, "size": 2_097_152,
+        "id": number, "kind": "checkpoint", "savepoint-format": None, "timestamp": STARTED, "size": 2_097_152,
         "path": f"file:/data/chk-{number}", "problem": problem,
     }  # fmt: skip
 
@@ -44,7 +44,11 @@ def info(request: Request) -> dict[str, Any]:
     return {
         "jid": JOB, "snapshot": number, "backend": "HashMapStateBackend", "savepoint-directory": None,
         "operators": found, "problem": None,
-        "snapshots": [snapshot(9, "Newer checkpoints have replaced it."), snapshot(7), snapshot(6)],
+        "snapshots": [
+            snapshot(9, "Newer checkpoints have replaced it."),
+            snapshot(7),
+            snapshot(6) | {"kind": "savepoint", "savepoint-format": "NATIVE"},
+        ],
     }  # fmt: skip
 
 
@@ -97,6 +101,7 @@ def test_operators_and_snapshots_of_the_only_running_job_are_listed(shell: Shell
     assert outcome.code == 0
     assert outcome.lines[1].split() == ["1", "enrich", "KeyedProcess:", "enrich", "2", "128"]
     assert any(line.split()[:2] == ["7", "checkpoint"] for line in outcome.lines)
+    assert any(line.split()[:3] == ["6", "savepoint,", "native"] for line in outcome.lines)
     assert "Newer checkpoints have replaced it." in outcome.out
 
 

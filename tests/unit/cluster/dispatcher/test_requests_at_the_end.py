@@ -14,6 +14,7 @@ from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, 
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
 from headrace.cluster.leadership import EmbeddedLeaderElection
 from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.clock import ManualClock
 from headrace.core.errors import ProgramError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId
@@ -242,8 +243,10 @@ def test_a_cancel_that_meets_the_end_of_a_cancelled_job_is_acknowledged(world: W
         lambda gateway: gateway.request_operator(JOB, "counter"),
         lambda gateway: gateway.request_latest_checkpoint(JOB),
         lambda gateway: gateway.read_state(JOB, StateReadRequest("counter", 0, StatesQuery())),
-        lambda gateway: gateway.trigger_savepoint(JOB, "somewhere"),
-        lambda gateway: gateway.stop_with_savepoint(JOB, "somewhere", False),
+        lambda gateway: gateway.trigger_savepoint(JOB, "somewhere", SavepointFormatType.CANONICAL),
+        lambda gateway: gateway.stop_with_savepoint(
+            JOB, "somewhere", False, SavepointFormatType.CANONICAL
+        ),
     ],
     ids=["cancel", "checkpoint", "operators", "operator", "latest", "state", "savepoint", "stop"],
 )

@@ -50,17 +50,28 @@ def serving(folder: Path, saved: Saved) -> Iterator[ServedCluster]:
     """A cluster whose running job has reported a savepoint in files, among snapshots that cannot be read."""
     snapshot, own = saved
     done = structs.replace(
-        checkpoint(SAVEPOINT, CheckpointStatus.COMPLETED), kind=SnapshotKind.SAVEPOINT
+        checkpoint(SAVEPOINT, CheckpointStatus.COMPLETED),
+        kind=SnapshotKind.SAVEPOINT,
+        savepoint_format="CANONICAL",
+    )
+    native = structs.replace(
+        done, kind=SnapshotKind.NATIVE_SAVEPOINT, savepoint_format="NATIVE", checkpoint_id=4
     )
     history = (
         checkpoint(9, CheckpointStatus.IN_PROGRESS),
         structs.replace(done, checkpoint_id=8, external_path="s3://id:******@bucket/chk-8"),
         structs.replace(done, external_path=snapshot.uri),
-        structs.replace(done, checkpoint_id=6, kind=SnapshotKind.CHECKPOINT, external_path=""),
+        structs.replace(
+            done,
+            checkpoint_id=6,
+            kind=SnapshotKind.CHECKPOINT,
+            savepoint_format="",
+            external_path="",
+        ),
         structs.replace(done, checkpoint_id=5, is_discarded=True),
-        structs.replace(done, checkpoint_id=4, external_path=str(folder / "gone")),
+        structs.replace(native, external_path=str(folder / "gone")),
     )
-    restored = RestoredCheckpoint(2, START_MS, False, str(folder / "chk-2"))
+    restored = RestoredCheckpoint(2, START_MS, SnapshotKind.NATIVE_SAVEPOINT, str(folder / "chk-2"))
     with (
         pytest.MonkeyPatch.context() as patch,
         served_cluster(folder / "home", patch, {"web.refresh-interval": "1 ms"}) as found,
@@ -119,6 +130,9 @@ def test_operators_of_the_running_job_and_its_snapshots_are_listed(served: Serve
     assert [(one["id"], one["kind"]) for one in found["snapshots"]] == [
         (8, "savepoint"), (7, "savepoint"), (6, "checkpoint"), (5, "savepoint"), (4, "savepoint"), (2, "restored"),
     ]  # fmt: skip
+    assert {one["id"]: one["savepoint-format"] for one in found["snapshots"]} == {
+        8: "CANONICAL", 7: "CANONICAL", 6: None, 5: "CANONICAL", 4: "NATIVE", 2: "NATIVE",
+    }  # fmt: skip
     problems = {one["id"]: one["problem"] for one in found["snapshots"]}
     assert (problems[7], problems[4], problems[2]) == (None, None, None)
     assert "holds a secret" in problems[8]

@@ -7,7 +7,7 @@ import * as api from "../../../api";
 import { Empty, Facts, Panel } from "../../../components/Basics";
 import { messageOf } from "../../../model/errors";
 import { plural } from "../../../model/format";
-import { untilCompleted } from "../../../model/operations";
+import { unknownBecause, untilCompleted } from "../../../model/operations";
 import type { StateEdit, StateEditOperation } from "../../../types";
 import { shownValue } from "./stateText";
 
@@ -23,20 +23,24 @@ export function EditsPanel(props: {
   const [reason, setReason] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
+  const [unknown, setUnknown] = useState<string | null>(null);
   const [outcome, setOutcome] = useState<Outcome | "goes on" | null>(null);
   const write = async (): Promise<void> => {
     setBusy(true);
     setProblem("");
+    setUnknown(null);
     setOutcome(null);
     try {
       const trigger = await api.editState(props.jobid, props.snapshot, reason, edits);
-      const done = await untilCompleted(() => api.stateEditStatus(props.jobid, trigger["request-id"]));
+      const done = await untilCompleted(() => api.stateEditStatus(props.jobid, trigger["request-id"]), setUnknown);
       setOutcome(done ?? "goes on");
       if (done !== null) {
         props.onChange([]);
       }
     } catch (error) {
-      setProblem(messageOf(error));
+      const why = unknownBecause(error);
+      setUnknown(why);
+      setProblem(why === null ? messageOf(error) : "");
     } finally {
       setBusy(false);
     }
@@ -74,6 +78,7 @@ export function EditsPanel(props: {
       <p class="problem" role="alert">
         {problem}
       </p>
+      {unknown === null ? null : <Unknown why={unknown} isAsked={busy} />}
       {outcome === "goes on" ? <GoesOn /> : null}
       {outcome === null || outcome === "goes on" || outcome.location === undefined ? null : (
         <Written location={outcome.location} changes={outcome.changes ?? []} />
@@ -87,9 +92,28 @@ function GoesOn(): JSX.Element {
     <>
       <h3>The new savepoint: it goes on</h3>
       <p>
-        It takes longer than this page waits, and will be in <code>execution.checkpointing.savepoint-dir</code>, or beside the savepoint that
-        is edited where that is not set. To write the edits again would make a second one.
+        It takes longer than this page waits. <Where />
       </p>
+    </>
+  );
+}
+
+function Unknown({ why, isAsked }: { why: string; isAsked: boolean }): JSX.Element {
+  return (
+    <div role="alert">
+      <h3>The new savepoint: its state is not known</h3>
+      <p>
+        It may be written all the same{isAsked ? ": the cluster is asked again by itself" : ""}. <Where /> Reason: {why}
+      </p>
+    </div>
+  );
+}
+
+function Where(): JSX.Element {
+  return (
+    <>
+      It will be in <code>execution.checkpointing.savepoint-dir</code>, or beside the savepoint that is edited where that is not set. To write
+      the edits again would make a second one.
     </>
   );
 }

@@ -9,6 +9,7 @@ import { DataTable } from "../../../components/DataTable";
 import { bytes, count, plural, time } from "../../../model/format";
 import { usePoll } from "../../../model/poll";
 import { link } from "../../../model/router";
+import { snapshotKind } from "../../../model/savepointFormats";
 import type { StateEdit, StateInfo, StateOperator, StateSnapshot } from "../../../types";
 import type { JobProps } from "../JobPage";
 import { EditsPanel } from "./EditsPanel";
@@ -161,6 +162,5 @@ function OperatorTable(props: {
 }
 
 function titleOf(snapshot: StateSnapshot): string {
-  const kind = snapshot.kind === "restored" ? "restored from" : snapshot.kind;
-  return `${kind} ${snapshot.id}, ${time(snapshot.timestamp)}${snapshot.size === null ? "" : `, ${bytes(snapshot.size)}`}`;
+  return `${snapshotKind(snapshot)} ${snapshot.id}, ${time(snapshot.timestamp)}${snapshot.size === null ? "" : `, ${bytes(snapshot.size)}`}`;
 }

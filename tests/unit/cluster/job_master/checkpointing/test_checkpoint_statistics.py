@@ -249,7 +249,7 @@ def test_a_restored_one_tells_when(world: World) -> None:
     world.loop.run_until(world.checkpointing.lineage.latest())
     restored = world.checkpointing.statistics.restored
     assert restored is not None
-    assert (restored.checkpoint_id, restored.is_savepoint) == (1, False)
+    assert (restored.checkpoint_id, restored.kind) == (1, SnapshotKind.CHECKPOINT)
     assert restored.restore_timestamp_ms == world.loop.clock.now_ms()
     assert world.checkpointing.statistics.counts.restored == 1
 

@@ -1,4 +1,4 @@
-"""RestServer: the REST endpoint of a cluster, on a thread of its own beside the Dispatcher.
+"""RestServer: the REST endpoint of a cluster, an HttpServer with a thread of its own and a connection file.
 
 It is bound before anything heavy is imported, so that the address is known at once; requests that come before the
 application is ready wait for it in the listening socket.
@@ -36,7 +36,7 @@ from headrace.rest.connections import (
     write_connection,
     write_private_file,
 )
-from headrace.rest.flame_graphs import FLAME_GRAPH_OPTIONS
+from headrace.rest.flame_graph_sampler import FLAME_GRAPH_OPTIONS
 from headrace.rest.operations import Operations
 from headrace.rest.options import (
     ASYNC_STORE_DURATION,
@@ -192,7 +192,7 @@ class HttpServer:
             # Imported late: this takes half a second, in which the cluster starts.
             import uvicorn
 
-            from headrace.rest.http_server import BoundedHttpProtocol, BoundedHttpServer
+            from headrace.rest.bounded_http_server import BoundedHttpProtocol, BoundedHttpServer
 
             # Who sends nonsense must not write to the program's terminal.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

@@ -9,7 +9,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.process.stack_sampler import StackSamples
-from headrace.rest.flame_graphs import FlameGraphs, Place
+from headrace.rest.flame_graph_sampler import FlameGraphs, Place
 from headrace.rest.handler_errors import UnavailableError
 from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, SOURCE
 

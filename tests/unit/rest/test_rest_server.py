@@ -15,12 +15,12 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.security.tls import TlsIdentity, generate_identity
-from headrace.rest import http_server
+from headrace.rest import bounded_http_server
 from headrace.rest.authentication import GuardedApplication, Receive, Scope, Send
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestUnreachableError
 from headrace.rest.connections import read_connection
-from headrace.rest.server import (
+from headrace.rest.rest_server import (
     HttpServer,
     ListeningPlace,
     bind,
@@ -83,8 +83,8 @@ def test_a_stranger_who_signs_in_may_send_little(cluster: ServedCluster) -> None
 def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "HTTP_CONNECTIONS_MAX", 5)
-    monkeypatch.setattr(http_server, "REQUEST_HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(bounded_http_server, "HTTP_CONNECTIONS_MAX", 5)
+    monkeypatch.setattr(bounded_http_server, "REQUEST_HEAD_TIMEOUT_S", 0.2)
     with served_cluster(tmp_path, monkeypatch) as cluster:
         assert cluster.get("/overview").status == 200
         host, _, port = cluster.authority.partition(":")
@@ -104,8 +104,8 @@ def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
 def test_connections_count_before_their_tls_handshakes_which_end_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "HTTP_CONNECTIONS_MAX", 3)
-    monkeypatch.setattr(http_server, "HANDSHAKE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(bounded_http_server, "HTTP_CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(bounded_http_server, "HANDSHAKE_TIMEOUT_S", 1.0)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
     identity = generate_identity(SystemClock().now_ms())
     server = server_of_all_addresses(identity)
@@ -122,7 +122,7 @@ def test_connections_count_before_their_tls_handshakes_which_end_in_time(
         connection = read_connection(file)
         found = RestClient(connection.address, connection.token, ca_file=connection.ca_file)
         # A busy machine takes longer for an honest handshake, and to forget those that came to nothing.
-        monkeypatch.setattr(http_server, "HANDSHAKE_TIMEOUT_S", 60.0)
+        monkeypatch.setattr(bounded_http_server, "HANDSHAKE_TIMEOUT_S", 60.0)
         wait_until(lambda: answers(found), what="an answer after the silent connections")
     finally:
         server.close()

@@ -1,4 +1,4 @@
-"""Handlers that answer with messages of the gateways, so that a client elsewhere has the whole of a DispatcherGateway.
+"""Handlers of the DispatcherGateway: they answer with its messages, so that a client elsewhere has the whole of it.
 
 Source: Flink JobSubmitHandler, which takes a job graph; Flink's clients have the rest from JSON.
 """
@@ -28,6 +28,7 @@ from headrace.gateways.messages import (
 )
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan
+from headrace.rest.client_protocol import BLOB_CHUNK_BYTES_MAX, OperationOutcome
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import BadRequestError, ForbiddenError, UnavailableError
 from headrace.rest.handlers.parameters import (
@@ -38,7 +39,7 @@ from headrace.rest.handlers.parameters import (
     TriggerParameter,
 )
 from headrace.rest.handlers.savepoints import CHECKPOINT, OF_A_JOB, SAVEPOINT, find_operation
-from headrace.rest.messages import BLOB_CHUNK_BYTES_MAX, OperationOutcome
+from headrace.rest.models.base_models import WHOLE_ID
 from headrace.rest.models.jobs import ReceivedBytes
 from headrace.rest.options import WEB_SUBMIT_ENABLE
 
@@ -47,7 +48,6 @@ T = TypeVar("T")
 _PIECES_MAX: Final = 1_000
 _READ_MARGIN_S: Final = 30.0
 _NAME_MAX: Final = 10_000
-_HEX: Final = "^[0-9a-fA-F]{32}$"
 
 
 async def _read(request: Request, message_type: type[T]) -> T:
@@ -67,11 +67,11 @@ async def _state_read_request(request: Request) -> StateReadRequest:
     return await _read(request, StateReadRequest)
 
 
-def _operator_id(operatorid: Annotated[str, Path(pattern=_HEX)]) -> OperatorId:
+def _operator_id(operatorid: Annotated[str, Path(pattern=WHOLE_ID)]) -> OperatorId:
     return OperatorId.from_hex(operatorid)
 
 
-def _data_set_id(datasetid: Annotated[str, Path(pattern=_HEX)]) -> IntermediateDataSetId:
+def _data_set_id(datasetid: Annotated[str, Path(pattern=WHOLE_ID)]) -> IntermediateDataSetId:
     return IntermediateDataSetId.from_hex(datasetid)
 
 
@@ -248,7 +248,7 @@ async def collected_results_message(
 async def release_message(
     cluster: ClusterParameter,
     data_set: Annotated[IntermediateDataSetId, Depends(_data_set_id)],
-    job: Annotated[str, Query(pattern=_HEX)],
+    job: Annotated[str, Query(pattern=WHOLE_ID)],
 ) -> Acknowledge:
     """Delete what one job left, or is going to leave."""
     wanted = ClusterDataSetId(JobId.from_hex(job), data_set)

@@ -1,4 +1,4 @@
-"""Messages of REST: what Headrace's own clients are answered with, where JSON would lose something.
+"""Protocol of Headrace's own clients: messages instead of JSON, which would lose something, headers and bounds.
 
 A client that sends `Accept: application/msgpack` is answered with the messages of the gateways, and its errors arrive
 with their class; everybody else is answered with Flink's JSON. This module imports neither a web server nor a data
