@@ -19,6 +19,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
+from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ValueStateDescriptor
 
 FOLDER = Path(sys.argv[1])
@@ -68,6 +69,10 @@ def noted(number: int) -> int:
     with (FOLDER / "calls").open("ab") as file:
         file.write(b".")
     return number
+
+
+def process_of(_: int) -> int:
+    return os.getpid()
 
 
 def divide(number: int) -> int:
@@ -127,6 +132,15 @@ print("CALLED", len((FOLDER / "calls").read_bytes()))
 
 with env.from_collection([1]).map(lambda _: gc.get_freeze_count()).execute_and_collect() as found:
     print("FROZEN", *(count > 10_000 for count in found))
+
+processes: set[int] = set()
+for _ in range(6):
+    numbers = env.from_source(
+        NumberSequenceSource(0, 9), WatermarkStrategy.no_watermarks(), "numbers"
+    )
+    with numbers.map(process_of, Types.LONG()).execute_and_collect() as found:
+        processes |= set(found)
+print("PROCESSES", len(processes) <= 3)
 
 env.from_collection([5, 6]).map(lambda number: number + 1).print()
 env.execute("printing")

@@ -8,7 +8,13 @@ from pathlib import Path
 from headrace.core.randomness import secret_token
 from testkit.waiting import wait_until
 from tests.spark.java_options import executor_java_options
-from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, Process, children_of
+from tests.spark.processes import (
+    MARK_VARIABLE,
+    SPARK_HOME,
+    Process,
+    children_of,
+    listening_ports_of,
+)
 
 HOST = "127.0.0.1"
 
@@ -16,14 +22,17 @@ HOST = "127.0.0.1"
 class StandaloneCluster:
     """Master and workers as processes of this host, with a secret of their own; `end` kills them all."""
 
-    def __init__(self, directory: Path, mark: str, *, cores_per_worker: int = 2) -> None:
+    def __init__(
+        self, directory: Path, mark: str, *, cores_per_worker: int = 2, properties: str = ""
+    ) -> None:
+        """`properties`: lines of Spark's properties file for master and workers."""
         self._directory = directory
         (directory / "local").mkdir(parents=True)
         secret = secret_token().hex()
         self.properties_file = _private_file(
             directory / "spark.properties",
             "spark.authenticate true\nspark.network.crypto.enabled true\n"
-            f"spark.authenticate.secret {secret}\n",
+            f"spark.authenticate.secret {secret}\n{properties}",
         )
         self.secret_file = _private_file(directory / "secret", secret)
         self._environment = {
@@ -79,6 +88,15 @@ class StandaloneCluster:
             for child in children_of(pid)
             if "CoarseGrainedExecutorBackend" in child.command
         ]
+
+    def executor_of_a_task_manager(self) -> Process:
+        """An executor in which a TaskManager is: a child of its forking daemon that listens."""
+        return next(
+            executor
+            for executor in self.executors()
+            for daemon in children_of(executor.pid)
+            if listening_ports_of({one.pid for one in children_of(daemon.pid)})
+        )
 
     def kill_workers(self) -> None:
         """Kill the workers; their executors live on until somebody ends them."""

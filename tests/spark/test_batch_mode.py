@@ -53,6 +53,7 @@ def test_stages_run_again_and_output_is_committed_once(
     ]
     assert "CALLED 10" in told, "functions run once, however many read what they give"
     assert "FROZEN True" in told, "collections of garbage do not walk through all modules"
+    assert "PROCESSES True" in told, "three slots have three processes, whatever jobs they run"
     branches = sorted(
         line.rpartition("> ")[2] for line in told if "('even'" in line or "('sum'" in line
     )

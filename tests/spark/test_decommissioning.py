@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from headrace.core.clock import SystemClock
 from testkit.exactly_once import compare_output, lines_of_files
 from testkit.waiting import wait_until
-from tests.spark.processes import Process
+from tests.spark.processes import Process, new_mark, parent_pid_of
 from tests.spark.programs import PATIENCE_S, Program, headrace_run
+from tests.spark.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
 
@@ -59,21 +61,40 @@ RESTARTS = (
 """No failure may be followed by a restart."""
 
 
-def start(folder: Path, started: list[Program], interval_ms: int, *options: str) -> Program:
+def start_on(
+    options: tuple[str, ...], folder: Path, started: list[Program], interval_ms: int
+) -> Program:
     text = PROGRAM.replace("INTERVAL_MS", str(interval_ms))
-    program = headrace_run(folder, text, "--master", MASTER, "--progress", *options)
+    program = headrace_run(folder, text, "--progress", *options)
     started.append(program)
     program.wait_for_line("RUNNING 0")
+    return program
+
+
+def start(folder: Path, started: list[Program], interval_ms: int, *options: str) -> Program:
+    program = start_on(("--master", MASTER, *options), folder, started, interval_ms)
     wait_until(lambda: len(program.task_managers()) == 2, 30, "two TaskManagers")
     return program
 
 
-def seconds_until_running_again(program: Program, executor: Process, number: int) -> float:
+def seconds_until_running_again(program: Program, pid: int, number: int) -> float:
     clock = SystemClock()
     started_ms = clock.monotonic_ms()
-    os.kill(executor.pid, number)
+    os.kill(pid, number)
     program.wait_for_line("RUNNING 1")
     return (clock.monotonic_ms() - started_ms) / 1000
+
+
+def assert_it_was_left_and_ends(
+    program: Program, executor: Process, executors: Callable[[], list[Process]]
+) -> None:
+    wait_until(
+        lambda: executor.pid not in {one.pid for one in executors()},
+        PATIENCE_S,
+        f"the executor is gone\n{program.report()}",
+    )
+    told = [line for line in program.err if "is decommissioned" in line]
+    assert any("Spark takes its executor" in line for line in told), program.report()
 
 
 def assert_each_line_once(program: Program, folder: Path) -> None:
@@ -89,17 +110,35 @@ def test_a_decommissioned_executor_is_left_after_a_checkpoint_and_ends_by_itself
     # Checkpoints are far apart: without one of its own the restart would begin from the start.
     program = start(tmp_path, started, 600_000, "-D", "spark.decommission.enabled=true", *RESTARTS)
     executor = program.executor_of(program.task_managers()[0])
-    took_s = seconds_until_running_again(program, executor, signal.SIGPWR)
+    took_s = seconds_until_running_again(program, executor.pid, signal.SIGPWR)
     print(f"running again {took_s:.1f} s after SIGPWR")
     assert took_s < HEARTBEAT_TIMEOUT_S
-    wait_until(
-        lambda: executor.pid not in {one.pid for one in program.executors()},
-        PATIENCE_S,
-        f"the executor is gone\n{program.report()}",
-    )
-    told = [line for line in program.err if "is decommissioned" in line]
-    assert any("Spark takes its executor" in line for line in told), program.report()
+    assert_it_was_left_and_ends(program, executor, program.executors)
     assert_each_line_once(program, tmp_path)
+
+
+def test_a_decommissioned_worker_of_a_standalone_cluster_takes_its_executor_along(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    cluster = StandaloneCluster(
+        tmp_path / "cluster",
+        new_mark(),
+        cores_per_worker=3,
+        properties="spark.decommission.enabled true\n",
+    )
+    try:
+        options = ("-D", "spark.decommission.enabled=true", "-D", "spark.executor.memory=1g")
+        program = start_on((*cluster.options, *options, *RESTARTS), tmp_path, started, 600_000)
+        executor = cluster.executor_of_a_task_manager()
+        # What decommission-worker.sh of Spark's distribution does.
+        worker_pid = parent_pid_of(executor.pid)
+        took_s = seconds_until_running_again(program, worker_pid, signal.SIGPWR)
+        print(f"running again {took_s:.1f} s after SIGPWR to the worker")
+        assert took_s < HEARTBEAT_TIMEOUT_S
+        assert_it_was_left_and_ends(program, executor, cluster.executors)
+        assert_each_line_once(program, tmp_path)
+    finally:
+        cluster.end()
 
 
 def test_an_executor_that_is_told_to_end_costs_a_restart_and_no_heartbeat_timeout(
@@ -108,7 +147,7 @@ def test_an_executor_that_is_told_to_end_costs_a_restart_and_no_heartbeat_timeou
     program = start(tmp_path, started, 500)
     wait_until(lambda: len(lines_of_files(tmp_path / "lines")) > 0, PATIENCE_S, "committed lines")
     executor = program.executor_of(program.task_managers()[0])
-    took_s = seconds_until_running_again(program, executor, signal.SIGTERM)
+    took_s = seconds_until_running_again(program, executor.pid, signal.SIGTERM)
     print(f"running again {took_s:.1f} s after SIGTERM")
     assert took_s < HEARTBEAT_TIMEOUT_S
     assert_each_line_once(program, tmp_path)
@@ -118,7 +157,7 @@ def test_a_task_manager_that_gets_sigterm_says_goodbye(
     tmp_path: Path, started: list[Program]
 ) -> None:
     program = start(tmp_path, started, 500)
-    took_s = seconds_until_running_again(program, program.task_managers()[0], signal.SIGTERM)
+    took_s = seconds_until_running_again(program, program.task_managers()[0].pid, signal.SIGTERM)
     print(f"running again {took_s:.1f} s after SIGTERM to the TaskManager")
     assert any("was told to stop" in line for line in program.err), program.report()
     assert_each_line_once(program, tmp_path)

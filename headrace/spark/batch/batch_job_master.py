@@ -4,6 +4,8 @@ To the Dispatcher, and so to clients, REST and the archive, it is a JobMaster li
 does not have, such as savepoints, is refused by name.
 """
 
+import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -79,6 +81,7 @@ _LOG: Final = logging.getLogger(__name__)
 _CANCEL_S: Final = 10.0
 _CANCELS_MAX: Final = 20
 _COLLECTED_MAX: Final = 1 << 62
+_COLLECTED_WAIT_S: Final = 0.2
 _ENDING: Final = (JobStatus.CANCELLING, JobStatus.FAILING)
 _LAST_STATES: Final = {
     JobStatus.FINISHED: ExecutionState.FINISHED,
@@ -134,6 +137,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._configuration: Final = describe_configuration(graph, self.settings)
         settings = {**graph.settings, CHECKPOINTING_INTERVAL.key: "0 ms"}
         self._checkpoints: Final = describe_checkpointing(self.settings.with_values(settings))
+        self._has_ended: Final = asyncio.Event()
         # Set once the thread of the job needs Spark no more.
         self._has_left_spark: Final = threading.Event()
         self._thread: InheritableThread | None = None
@@ -159,9 +163,11 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     async def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """Return collected records: they come with the job's end."""
+        """Return collected records. They come with the job's end, which is waited for, so that nobody asks often."""
         if operator_id not in self._collected:
             raise NothingCollectedError(str(self._graph.job_id), str(operator_id))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._has_ended.wait(), _COLLECTED_WAIT_S)
         return self._collected[operator_id].fetch(offset, max_piece_count)
 
     async def request_job_details(self, metrics_age_max_ms: int = 0) -> JobDetails:
@@ -306,9 +312,12 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             self._phase_since_ms = self.clock.now_ms()
 
     def _finished(self, reports: list[StageReport]) -> None:
+        vertex_of = {
+            one.operator_id: vertex for vertex in self._graph.vertices for one in vertex.operators
+        }
         for report in reports:
             assert report.operator_id is not None, "rows of a collect sink"
-            vertex_id = self._vertex_of(report.operator_id)
+            vertex_id = vertex_of[report.operator_id].vertex_id
             subtask = ExecutionVertexId(vertex_id, report.subtask_index)
             attempt_id = ExecutionAttemptId(self._graph.job_id, subtask, 0)
             for event in report.collected:
@@ -319,7 +328,8 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         """The stages have ended before the job was done, because of an error or on demand."""
         if self._status is JobStatus.RUNNING:
             told = failure_in(str(error))
-            info = told.error if told is not None else _error_of(error)
+            plain = msgspec.structs.replace(error_info_of(error), text=root_message(error))
+            info = plain if told is None else told.error
             if told is None or not told.vertex_id:
                 self._failed(info, None)
             else:
@@ -343,6 +353,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._become(status)
         for coordinator in self._collected.values():
             coordinator.end()
+        self._has_ended.set()
         graph, times = self._graph, self._times_ms
         result = JobResult(
             graph.job_id,
@@ -362,14 +373,6 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             self._checkpoints,
         )
         self._on_ended(ArchivedJob(ended, self._collected))
-
-    def _vertex_of(self, operator_id: OperatorId) -> JobVertexId:
-        return next(
-            vertex.vertex_id
-            for vertex in self._graph.vertices
-            for operator in vertex.operators
-            if operator.operator_id == operator_id
-        )
 
     def _collect_coordinator(
         self, operator: ChainedOperator, parallelism: int
@@ -434,7 +437,3 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
                 )
                 return
             self._has_left_spark.wait(_CANCEL_S / _CANCELS_MAX)
-
-
-def _error_of(error: BaseException) -> ErrorInfo:
-    return msgspec.structs.replace(error_info_of(error), text=root_message(error))

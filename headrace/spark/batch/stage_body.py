@@ -81,6 +81,8 @@ def run_stage(
                 yield from reporter.writing(task.run(reporter.reading(rows)))
             else:
                 yield from task.run(rows)
+            for _ in rows:
+                pass  # a source reads none, and Spark gives this process another task only where all was read
         except GeneratorExit:
             raise
         except BaseException as error:

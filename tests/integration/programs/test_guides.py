@@ -47,5 +47,5 @@ def test_the_blocks_of_a_guide_print_what_it_says(
 
 
 def test_every_guide_has_code_that_runs() -> None:
-    assert len(PAGES) == 12
+    assert len(PAGES) == 13
     assert [document for document, blocks in PAGES.items() if not blocks] == []
