@@ -20,8 +20,8 @@ FAST_TESTS := $(wildcard tests/unit tests/simulation)
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/unit/testkit tests/simulation \
   tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
   tests/integration/shuffle tests/integration/rest tests/integration/cli
-# `make test-slow AFTER=test-serialized`, as .ci/run calls it, runs no integration test that has run with encoded calls, none
-# of the tests on Spark that are marked as repetitions, and every second seed. `make test-all` runs all.
+# With AFTER=test-serialized, as .ci/run calls them, `make test-integration` runs no test that has run with encoded calls,
+# `make test-spark` none that is marked as a repetition, and `make test-thorough` every second seed. `make test-all` runs all.
 INTEGRATION_TESTS := $(if $(AFTER),$(filter-out $(RPC_TESTS) %/__pycache__,$(wildcard tests/integration/*)),tests/integration)
 SPARK_TESTS := tests/spark $(if $(AFTER),-m "not repetition")
 
@@ -29,7 +29,8 @@ SPARK_TESTS := tests/spark $(if $(AFTER),-m "not repetition")
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo wheel clean \
+.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-thorough test-integration \
+  test-spark test-random sim chaos bench bench-quick docs demo wheel clean \
   dashboard dashboard-check dashboard-test test-browser test-flink pictures
 
 help:  ## list the targets
@@ -64,14 +65,20 @@ test: setup  ## unit and simulation tests, little more than a minute; those that
 
 test-all: test test-serialized test-slow  ## the same, then all the others
 
-test-serialized: setup  ## whatever uses RPC, once more with every local call encoded
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --force-serialization $(RPC_TESTS)
+test-serialized: setup  ## whatever uses RPC, once more with every local call encoded, or PART=tests/<folder> of it
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --force-serialization $(filter $(or $(PART),tests)%,$(RPC_TESTS))
 
-# Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.
-test-slow: setup  ## slow unit tests, many examples of each property, all seeds of the simulation, integration tests, Spark
+test-slow: test-thorough test-integration test-spark  ## slow unit tests, all seeds of the simulation, integration tests, Spark
+
+test-thorough: setup  ## slow unit tests, many examples of each property, all seeds of the simulation
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile thorough tests/unit
 	HEADRACE_SEED_STEP=$(if $(AFTER),2,1) $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-profile thorough tests/simulation
+
+# Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.
+test-integration: setup  ## tests that start processes and open sockets
 	$(BIN)/python -m pytest -q -n $(INTEGRATION_WORKERS) --dist worksteal $(INTEGRATION_TESTS)
+
+test-spark: setup  ## tests on a real Spark
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(SPARK_TESTS)
 
 # All that a test draws follows from the seed: SEED=<number> TESTS=<file>::<test> draws the same again. Not in .ci/run, which

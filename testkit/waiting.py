@@ -3,13 +3,23 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
+
+_SHORTEST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.2
 
 
 def wait_until(
     condition: Callable[[], bool], timeout_s: float = 60.0, what: str = "the condition"
 ) -> None:
-    """Look again and again until `condition` holds. AssertionError that names `what` after `timeout_s`."""
+    """Look again and again until `condition` holds. AssertionError that names `what` after `timeout_s`.
+
+    Looks take a fifth of the time at most: one that goes through all processes would take a processor from them.
+    """
     pause, end_s = threading.Event(), time.monotonic() + timeout_s
+    looks_s = time.monotonic()
     while not condition():
-        assert time.monotonic() < end_s, f"not within {timeout_s:g} s: {what}"
-        pause.wait(0.005)
+        now_s = time.monotonic()
+        assert now_s < end_s, f"not within {timeout_s:g} s: {what}"
+        pause.wait(min(max(_SHORTEST_PAUSE_S, 4 * (now_s - looks_s)), _LONGEST_PAUSE_S))
+        looks_s = time.monotonic()

@@ -134,16 +134,18 @@ def _routed(routes: tuple[RestRoute, ...]) -> FastAPI:
 
 def _add(app: FastAPI, route: RestRoute) -> None:
     for prefix in ("", VERSION_PREFIX):
+        is_described = not prefix and not route.is_message
         app.router.add_api_route(
             f"{prefix}{route.path}",
             _answering(route),
             methods=[route.method],
             status_code=route.status,
             response_model=None,
-            responses=_described(route),
+            # Each body that is described costs a schema, of which there would be more than a thousand.
+            responses=_described(route) if is_described else None,
             name=_operation(route) + prefix.replace("/", "_"),
             summary=(route.handler.__doc__ or "").partition("\n")[0],
-            include_in_schema=not prefix and not route.is_message,
+            include_in_schema=is_described,
             route_class_override=_class_of(route),
             openapi_extra={**_unread_parameters(route), **_body_without_json(route)},
         )

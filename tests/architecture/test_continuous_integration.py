@@ -1,6 +1,8 @@
-"""`.ci/run` runs what the README promises, and its check of the demo finds a demo that lost flights."""
+"""`.ci/run` runs what the README promises; its first failure ends it; its check of the demo finds lost flights."""
 
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -38,7 +40,8 @@ def test_it_begins_with_the_commands_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.search(r"^## Two commands\n\n```\n(make \w+).*\n(make \w+)", readme, re.MULTILINE)
     assert commands is not None
-    steps = re.findall(r"^make [\w-]+", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    text = (ROOT / ".ci" / "run").read_text()
+    steps = re.findall(r"^(?:step )?(make [\w-]+)", text, re.MULTILINE)
     assert steps[:2] == list(commands.groups())
 
 
@@ -83,11 +86,83 @@ def test_a_demo_that_does_not_tell_where_to_look_is_not_taken(tmp_path: Path, te
     assert "address of the dashboard before the results" in done.stderr
 
 
-def test_it_runs_the_dashboards_own_tests_and_every_target_is_listed() -> None:
+def test_every_target_is_listed() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert "make dashboard-test" in (ROOT / ".ci" / "run").read_text()
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
     listed = set(re.findall(r"^([a-z][a-z-]*):.*## ", makefile, re.MULTILINE))
     phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
     assert phony is not None
     assert targets == listed == set(phony[1].replace("\\", "").split())
+
+
+MAKE = """\
+#!/bin/sh
+echo "make $* prints"
+echo "$*" >> began
+case "$1" in
+  "$FAILS") until grep -q "^$LASTS" began; do sleep 0.05; done; exit 3 ;;
+  "$LASTS") trap 'echo "$1" >> ended; exit 1' INT; while :; do sleep 0.05; done ;;
+esac
+"""
+STEPS = [
+    "demo",
+    "test",
+    "check",
+    "docs",
+    "dashboard-test",
+    "test-browser",
+    "test-flink",
+    "test-thorough AFTER=test-serialized",
+    *(f"test-serialized PART=tests/{part}" for part in ("unit", "simulation", "integration")),
+    "test-integration AFTER=test-serialized",
+    "test-spark AFTER=test-serialized",
+]
+
+
+def run_with_another_make(
+    folder: Path, fails: str = "-", lasts: str = "-"
+) -> subprocess.CompletedProcess[str]:
+    """Run `.ci/run` with a `make` that runs nothing. `lasts`: the target that ends only when it is interrupted."""
+    shutil.copytree(ROOT / ".ci", folder / ".ci")
+    commands = folder / "commands"
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    commands.mkdir()
+    names = ("npm", "initdb", "prometheus-pushgateway", "chromium", "zsh", "fish", "apt-get")
+    nothing = (commands / name for name in names)
+    for command in (*nothing, folder / ".venv/bin/headrace", folder / ".ci/check-demo"):
+        command.write_text("#!/bin/sh\n")
+        command.chmod(0o755)
+    (commands / "make").write_text(MAKE)
+    (commands / "make").chmod(0o755)
+    variables = {"PATH": f"{commands}:{os.environ['PATH']}", "FAILS": fails, "LASTS": lasts}
+    return subprocess.run(
+        [str(folder / ".ci" / "run")],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_it_runs_each_step_once_and_shows_what_it_prints(tmp_path: Path) -> None:
+    done = run_with_another_make(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = re.findall(r"^make (.*) prints$", done.stdout, re.MULTILINE)
+    installed = [".venv-docs/.installed .venv-flink/.installed"]
+    assert sorted(printed) == sorted([*STEPS, *installed])
+    assert done.stdout.rstrip().endswith("==== all passed ====")
+
+
+@pytest.mark.parametrize(
+    ("fails", "lasts"),
+    [("check", "test-browser"), ("test-flink", "test-browser"), ("test-browser", "check")],
+)
+def test_the_first_failure_ends_what_runs_beside_it(tmp_path: Path, fails: str, lasts: str) -> None:
+    done = run_with_another_make(tmp_path, fails, lasts)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert f"make {fails} prints" in done.stdout
+    assert "all passed" not in done.stdout
+    assert (tmp_path / "ended").read_text().split() == [lasts]
+    began = (tmp_path / "began").read_text().splitlines()
+    assert "test-spark AFTER=test-serialized" not in began

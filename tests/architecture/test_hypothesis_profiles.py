@@ -1,4 +1,4 @@
-"""`make test` tries properties on few examples and leaves out what is slow; `make test-slow` has the rest.
+"""`make test` tries properties on few examples and leaves out what is slow; `make test-thorough` has the rest.
 
 `make test-random` alone draws others in each run.
 """
@@ -31,7 +31,7 @@ def test_a_property_without_a_number_of_its_own_takes_the_one_of_the_profile(
 
 def test_chance_has_a_target_of_its_own_that_says_its_seed_and_can_be_given_one() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert "make test-slow" in script and "test-random" not in script
+    assert "test-thorough" in script and "test-random" not in script
     printed = subprocess.run(
         [
             "make",
@@ -54,7 +54,8 @@ def test_chance_has_a_target_of_its_own_that_says_its_seed_and_can_be_given_one(
 def test_what_the_quick_tests_leave_out_is_in_the_slow_ones() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     quick, slow = (
-        text.partition(f"\n{target}:")[2].split("\n\n", 1)[0] for target in ("test", "test-slow")
+        text.partition(f"\n{target}:")[2].split("\n\n", 1)[0]
+        for target in ("test", "test-thorough")
     )
     assert '-m "not slow" $(FAST_TESTS)' in quick
     assert '-m "slow or hypothesis" --hypothesis-profile thorough tests/unit' in slow

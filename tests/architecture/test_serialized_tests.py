@@ -72,18 +72,32 @@ def test_every_folder_whose_tests_use_rpc_runs_serialised_too() -> None:
     } == set()
 
 
-def test_continuous_integration_runs_them() -> None:
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (recipe,) = re.findall(r"^test-serialized:.*\n\t(.*)$", text, re.MULTILINE)
-    assert "--force-serialization" in recipe and "$(RPC_TESTS)" in recipe
-    assert "make test-serialized" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+def printed_by_make(*arguments: str) -> str:
+    command = ["make", "--no-print-directory", "--dry-run", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def commands_of_ci(target: str) -> list[str]:
+    """Arguments with which `.ci/run` calls a target."""
+    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    return re.findall(rf"{target} (\S+?=[\w/-]+)", text)
+
+
+def test_continuous_integration_runs_them_in_parts() -> None:
+    (whole,) = re.findall(r"--force-serialization (.*)", printed_by_make("test-serialized"))
+    assert set(whole.split()) == makefile_list("RPC_TESTS")
+    in_parts = [
+        folder
+        for argument in commands_of_ci("test-serialized")
+        for folder in re.findall(r"tests/[\w/]+", printed_by_make("test-serialized", argument))
+    ]
+    assert sorted(in_parts) == sorted(whole.split())
 
 
 def test_continuous_integration_runs_each_folder_of_integration_tests_in_one_of_two_steps() -> None:
     folders = {file.parents[0] for file in (ROOT / "tests" / "integration").rglob("test_*.py")}
     names = {f"tests/integration/{one.relative_to(ROOT).parts[2]}" for one in folders}
-    command = ["make", "--no-print-directory", "--dry-run", "test-slow", "AFTER=test-serialized"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert commands_of_ci("test-integration") == ["AFTER=test-serialized"]
+    printed = printed_by_make("test-integration", "AFTER=test-serialized")
     plain = set(re.findall(r"tests/integration/\w+", printed))
     assert plain == names - makefile_list("RPC_TESTS") and len(plain) > 3
-    assert "make test-slow AFTER=test-serialized" in (ROOT / ".ci" / "run").read_text()

@@ -1,5 +1,6 @@
 """Jobs that never end by themselves, for tests that kill something while one runs."""
 
+import textwrap
 from pathlib import Path
 
 from tests.spark.programs import Program, headrace_run
@@ -62,6 +63,15 @@ numbers = late.from_collection([1, 2, 3], type_info=Types.LONG())
 with numbers.map(lambda n: n * n, output_type=Types.LONG()).execute_and_collect() as squares:
     print("LATE", sorted(squares))
 """
+_AGAIN = """
+from headrace.core.error_text import describe
+for _ in range({failures}):
+    try:
+        run()
+    except Exception as error:
+        print("FAILED", describe(error, wants_details=False)[0])
+run()
+"""
 _RESTARTS = (
     "-D", "restart-strategy.type=fixed-delay",
     "-D", "restart-strategy.fixed-delay.attempts=3",
@@ -72,6 +82,15 @@ _RESTARTS = (
 def start_endless(directory: Path, *options: str) -> Program:
     """Start an endless job with two TaskManagers; its program says RUNNING."""
     return headrace_run(directory, ENDLESS + _UNTIL_IT_ENDS, *options)
+
+
+def start_repeated(directory: Path, failures: int, *options: str) -> Program:
+    """The same job again each time that it has failed, so many times; its program says RUNNING and FAILED each time.
+
+    The failure after these ends the program.
+    """
+    job = textwrap.indent(ENDLESS + _UNTIL_IT_ENDS, "    ")
+    return headrace_run(directory, f"def run():\n{job}{_AGAIN.format(failures=failures)}", *options)
 
 
 def start_restarting(directory: Path, *options: str) -> Program:

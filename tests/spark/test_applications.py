@@ -33,7 +33,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 LEFT = 75
 INTERRUPTED = 130
 POINTERS = "/api/v1/namespaces/streams/configmaps/orders-job-graphs"
-MOMENTS = ("before-submission", "while-it-runs", "after-its-result", "between-jobs")
+MOMENTS = (
+    "before-submission",
+    "while-it-runs",
+    "after-its-result",
+    "between-jobs",
+    "while-it-collects",
+)
 
 
 @pytest.fixture
@@ -95,9 +101,10 @@ def freeze_past_its_lease(driver: Program, folder: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_supervised_application_outlives_kills_at_each_step_and_writes_each_line_once(
+def test_a_supervised_application_outlives_kills_at_each_step_and_clients_of_its_jobs_get_each_result_once(
     drivers: ApplicationDrivers, tmp_path: Path
 ) -> None:
+    drivers.write(two_jobs(jobs=CLIENTS_OF_JOBS))
     left = drivers.start("-d", "--supervise", arguments=MOMENTS)
     # Its second driver is the first one with a job.
     assert left.wait(300) == 0, left.report()
@@ -111,6 +118,10 @@ def test_a_supervised_application_outlives_kills_at_each_step_and_writes_each_li
     assert "application 'two' has ended in order: its supervisor ends" in told
     found = job_ids(told.splitlines())
     assert {name: len(ids) for name, ids in found.items()} == {"one": 1, "two": 1}, found
+    ends = [line for line in told.splitlines() if line.startswith("end of one: ")]
+    assert (len(ends), len(set(ends))) == (3, 1), ends
+    assert int(ends[0].split()[3]) >= COUNT / RATE * 1000 * 0.9 and "FINISHED" in ends[0]
+    assert told.count("collected each once: True") == 1, told
     assert drivers.stored_files() == []
 
 
@@ -152,30 +163,6 @@ def test_a_service_elects_the_driver_that_goes_on_when_the_leader_is_killed(
     assert any("which goes on" in line for line in second.err), second.report()
     assert drivers.output() == expected_lines()
     assert (election.pointers(), drivers.stored_files()) == ([], [])
-
-
-@pytest.mark.timeout(900)
-def test_clients_of_jobs_get_their_results_from_whichever_driver_calls_main(
-    drivers: ApplicationDrivers, tmp_path: Path
-) -> None:
-    deaths = ("while-it-runs", "between-jobs", "while-it-collects")
-    drivers.write(two_jobs(jobs=CLIENTS_OF_JOBS))
-    left = drivers.start("-d", "--supervise", arguments=deaths)
-    assert left.wait(300) == 0, left.report()
-    wait_until(lambda: not left.processes(), 500, "the end of driver and supervisor")
-    consoles = [one.read_text() for one in (tmp_path / "home").rglob("jobmanager.console.out")]
-    told = "\n".join(consoles)
-    assert [where for where in deaths if (tmp_path / f"died-{where}").exists()] == list(deaths)
-    assert told.count("main begins") == 1 + len(deaths), told
-    assert {name: len(ids) for name, ids in job_ids(told.splitlines()).items()} == {
-        "one": 1, "two": 1,
-    }, told  # fmt: skip
-    ends = [line for line in told.splitlines() if line.startswith("end of one: ")]
-    assert (len(ends), len(set(ends))) == (3, 1), ends
-    assert int(ends[0].split()[3]) >= COUNT / RATE * 1000 * 0.9 and "FINISHED" in ends[0]
-    assert told.count("collected each once: True") == 1, told
-    assert drivers.output() == expected_lines()
-    assert drivers.stored_files() == []
 
 
 def test_what_is_collected_begins_again_where_the_leadership_was_lost_meanwhile(

@@ -224,6 +224,7 @@ def test_the_whole_year_on_this_machine(
     program.assert_nothing_is_left()
 
 
+@pytest.mark.repetition
 def test_months_on_a_local_cluster_equal_plain_sql_where_watermarks_wait_long_enough(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:
@@ -241,7 +242,7 @@ def test_months_on_a_local_cluster_equal_plain_sql_where_watermarks_wait_long_en
     program.assert_nothing_is_left()
 
 
-def test_months_on_a_standalone_cluster(
+def test_months_on_a_standalone_cluster_equal_plain_sql_where_watermarks_wait_long_enough(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:
     cluster = StandaloneCluster(tmp_path / "cluster", new_mark())
@@ -249,11 +250,11 @@ def test_months_on_a_standalone_cluster(
         program = run_example(
             tmp_path, *cluster.options, "-p", "2",
             "-D", "spark.driver.host=127.0.0.1", "-D", "spark.executor.memory=1g",
-            arguments=("--months", *map(str, SPRING)),
+            arguments=("--out-of-orderness-hours", str(ENOUGH_HOURS), "--months", *map(str, SPRING)),
         )  # fmt: skip
         started.append(program)
         assert program.wait(240) == 0, program.report()
-        check(session, tmp_path / "out", program, months=SPRING)
+        check(session, tmp_path / "out", program, ENOUGH_HOURS, SPRING)
         program.assert_nothing_is_left()
     finally:
         cluster.end()

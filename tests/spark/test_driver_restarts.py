@@ -60,27 +60,7 @@ def output_of(folder: Path) -> Units:
     return {**lines_of_files(folder / "lines"), **rows_of_parquet(folder / "rows")}
 
 
-def test_a_program_that_goes_on_from_a_killed_driver_s_checkpoint_writes_every_row_once(
-    tmp_path: Path, started: list[Program]
-) -> None:
-    follower = OutputFollower(lambda: output_of(tmp_path))
-    options, reached = OPTIONS, 0
-    for _ in range(2):
-        program = headrace_run(tmp_path, PROGRAM, *options, arguments=(str(SLOWLY),))
-        started.append(program)
-        wait_until(
-            lambda reached=reached: newest_checkpoint(tmp_path)[0] > reached + 1, 120, "checkpoints"
-        )
-        program.process.kill()
-        program.end()
-        follower.poll()
-        assert len(follower.records) < COUNT
-        reached, place = newest_checkpoint(tmp_path)
-        options = (*OPTIONS, "-s", str(place))
-    check_rest(tmp_path, follower, started, *options)
-
-
-def test_a_program_whose_driver_dies_amid_a_commit_writes_every_row_once(
+def test_a_program_whose_driver_dies_amid_a_commit_and_is_then_killed_writes_every_row_once(
     tmp_path: Path, started: list[Program]
 ) -> None:
     follower = OutputFollower(lambda: output_of(tmp_path))
@@ -89,6 +69,15 @@ def test_a_program_whose_driver_dies_amid_a_commit_writes_every_row_once(
     started.append(dying)
     assert dying.wait(240) == -signal.SIGKILL, dying.report()
     dying.end()
+    follower.poll()
+    reached, place = newest_checkpoint(tmp_path)
+
+    options = (*OPTIONS, "-s", str(place))
+    killed = headrace_run(tmp_path, PROGRAM, *options, arguments=(str(SLOWLY),))
+    started.append(killed)
+    wait_until(lambda: newest_checkpoint(tmp_path)[0] > reached + 1, 120, "checkpoints")
+    killed.process.kill()
+    killed.end()
     follower.poll()
     assert len(follower.records) < COUNT
     _, place = newest_checkpoint(tmp_path)

@@ -63,22 +63,14 @@ def ports_of_task_managers(mark: str) -> set[int]:
     return ports
 
 
-def test_rows_of_a_dataframe_and_results_arrive_over_tls(
+def test_the_option_turns_every_port_of_one_host_to_tls_over_which_rows_and_results_arrive(
     tmp_path: Path, started: list[Program]
 ) -> None:
-    program = headrace_run(tmp_path, FRAMES, "-D", "security.ssl.internal.enabled=true")
-    started.append(program)
-    assert program.wait() == 0, program.report()
-    assert "COUNTS [(0, 334), (1, 333), (2, 333)]" in "".join(program.out), program.report()
-    program.assert_nothing_is_left()
-
-
-def test_the_option_turns_every_port_of_one_host_to_tls(
-    tmp_path: Path, started: list[Program]
-) -> None:
-    program = headrace_run(tmp_path, COUNTING, "-D", "security.ssl.internal.enabled=true")
+    text = FRAMES + COUNTING
+    program = headrace_run(tmp_path, text, "-D", "security.ssl.internal.enabled=true")
     started.append(program)
     program.wait_for_line("number 20")
+    assert "COUNTS [(0, 334), (1, 333), (2, 333)]\n" in program.out, program.report()
     assert {tls_version(LOOPBACK, port) for port in ports_of_task_managers(program.mark)} == {
         "TLSv1.3"
     }

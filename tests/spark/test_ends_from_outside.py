@@ -66,25 +66,34 @@ def plain_python(folder: Path, text: str) -> Program:
     return start([sys.executable, "program.py"], folder)
 
 
-@pytest.mark.parametrize("start_program", [headrace_run, plain_python])
-def test_a_program_that_is_terminated_ends_in_order_and_says_where_to_go_on(
-    tmp_path: Path, started: list[Program], start_program: Callable[[Path, str], Program]
-) -> None:
-    program = start_program(tmp_path, WAITING)
-    started.append(program)
-    wait_for_checkpoints(tmp_path)
+def terminate(program: Program, folder: Path, after: int) -> Path:
+    """End a program by SIGTERM once it has a checkpoint of a higher number; return which one it says is kept."""
+    wait_until(lambda: newest_checkpoint(folder)[0] > after, 120, "checkpoints")
     program.process.send_signal(signal.SIGTERM)
     assert program.wait() == 143, program.report()
     assert any("terminated: the jobs end" in line for line in program.err)
     path = kept_path(program)
     program.assert_nothing_is_left()
-    successor = headrace_run(tmp_path, WAITING, "-s", str(path))
-    started.append(successor)
-    reached = int(path.name.removeprefix("chk-"))
-    wait_until(lambda: newest_checkpoint(tmp_path)[0] > reached, 120, "it goes on")
-    successor.interrupt()
-    assert successor.wait() == 130
-    assert any("cancelled, and its checkpoints are deleted" in line for line in successor.err)
+    return path
+
+
+def number_of(path: Path) -> int:
+    return int(path.name.removeprefix("chk-"))
+
+
+def test_programs_that_are_terminated_end_in_order_and_say_where_to_go_on(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    started.append(plain_python(tmp_path, WAITING))
+    path = terminate(started[-1], tmp_path, 1)
+    started.append(headrace_run(tmp_path, WAITING, "-s", str(path)))
+    path = terminate(started[-1], tmp_path, number_of(path))
+    last = headrace_run(tmp_path, WAITING, "-s", str(path))
+    started.append(last)
+    wait_until(lambda: newest_checkpoint(tmp_path)[0] > number_of(path), 120, "it goes on")
+    last.interrupt()
+    assert last.wait() == 130
+    assert any("cancelled, and its checkpoints are deleted" in line for line in last.err)
 
 
 @pytest.mark.parametrize(

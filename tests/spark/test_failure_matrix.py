@@ -10,16 +10,21 @@ from pathlib import Path
 import pytest
 
 from testkit.waiting import wait_until
-from tests.spark.endless import progress, start_endless, start_restarting, start_watched
+from tests.spark.endless import (
+    progress,
+    start_endless,
+    start_repeated,
+    start_restarting,
+    start_watched,
+)
 from tests.spark.processes import Process, listening_ports_of
-from tests.spark.programs import CLEAN_UP_TIMEOUT_S, Program
+from tests.spark.programs import CLEAN_UP_TIMEOUT_S, PATIENCE_S, Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 Started = Callable[[Program], Program]
 
 LOCAL, CLUSTER = "local[4]", "local-cluster[2,2,1024]"
-MASTERS = [LOCAL, CLUSTER]
 ONE_CORE_EACH = "local-cluster[3,1,1024]"
 """Two TaskManagers take a whole executor each, so one executor is always without any."""
 ON_CLUSTERS = [pytest.param(LOCAL, marks=pytest.mark.repetition), CLUSTER]
@@ -43,7 +48,7 @@ def started() -> Iterator[Started]:
         program.end()
 
 
-@pytest.fixture(params=MASTERS)
+@pytest.fixture
 def running(request: pytest.FixtureRequest, started: Started, tmp_path: Path) -> Program:
     """An endless job with two TaskManagers, running."""
     return started(start_endless(tmp_path, "--master", request.param))
@@ -69,29 +74,57 @@ def assert_they_end_by_themselves(program: Program, orphans: list[Process]) -> N
     )
 
 
-@pytest.mark.parametrize("running", ON_CLUSTERS, indirect=True)
+def assert_it_failed_for_a_lost_task_manager_and_the_next_one_runs(
+    program: Program, number: int
+) -> None:
+    """`number`: how many jobs of the program have failed then."""
+
+    def told(word: str) -> list[str]:
+        return [line for line in list(program.out) if line.startswith(word)]
+
+    wait_until(
+        lambda: len(told("RUNNING")) > number or program.process.poll() is not None,
+        PATIENCE_S,
+        f"the job runs after {number} failures",
+    )
+    assert len(told("FAILED")) == number, program.report()
+    assert "TaskManager" in told("FAILED")[-1], program.report()
+    wait_until(
+        lambda: len(program.task_managers()) == 2,
+        20,
+        f"two TaskManagers again, of {program.processes()}",
+    )
+
+
+def kill_daemon(program: Program) -> None:
+    """Kill the forking daemon of a TaskManager; all that it has forked end by themselves."""
+    task_managers = program.task_managers()
+    daemon = program.daemon_of(task_managers[0])
+    orphans = [one for one in task_managers if program.daemon_of(one) == daemon]
+    daemon.kill()
+    assert_they_end_by_themselves(program, orphans)
+
+
+@pytest.mark.parametrize(
+    "running", [pytest.param(LOCAL, marks=pytest.mark.repetition)], indirect=True
+)
 def test_a_job_fails_when_a_worker_is_killed(running: Program) -> None:
     running.task_managers()[0].kill()
     assert_the_job_failed_for_a_lost_task_manager(running)
 
 
-def test_a_job_fails_for_a_killed_worker_where_spark_runs_no_task_twice(
-    started: Started, tmp_path: Path
-) -> None:
-    program = started(
-        start_endless(tmp_path, "--master", CLUSTER, "-D", "spark.task.maxFailures=1")
-    )
-    program.task_managers()[0].kill()
-    assert_the_job_failed_for_a_lost_task_manager(program)
-
-
 @pytest.mark.parametrize("max_failures", [4, 1])
-def test_a_job_fails_when_an_executor_is_killed(
+def test_jobs_of_a_program_fail_when_a_worker_then_a_forking_daemon_then_an_executor_is_killed(
     started: Started, tmp_path: Path, max_failures: int
 ) -> None:
     # Of `local[n]` the executor is the driver's JVM, which has a row of its own.
+    # Where one failure is the most, Spark runs no task twice.
     options = ("--master", CLUSTER, "-D", f"spark.task.maxFailures={max_failures}")
-    program = started(start_endless(tmp_path, *options))
+    program = started(start_repeated(tmp_path, 2, *options))
+    program.task_managers()[0].kill()
+    assert_it_failed_for_a_lost_task_manager_and_the_next_one_runs(program, 1)
+    kill_daemon(program)
+    assert_it_failed_for_a_lost_task_manager_and_the_next_one_runs(program, 2)
     program.executor_of(program.task_managers()[0]).kill()
     assert_the_job_failed_for_a_lost_task_manager(program)
 
@@ -135,12 +168,14 @@ def test_nothing_is_left_when_the_python_of_the_driver_is_killed(running: Progra
     running.assert_nothing_is_left()
 
 
-def test_a_job_fails_when_the_forking_daemon_is_killed(running: Program) -> None:
-    daemon = running.daemon_of(running.task_managers()[0])
-    orphans = [one for one in running.task_managers() if running.daemon_of(one) == daemon]
-    daemon.kill()
-    assert_they_end_by_themselves(running, orphans)
-    assert_the_job_failed_for_a_lost_task_manager(running)
+def test_jobs_of_a_program_fail_when_the_forking_daemon_is_killed_then_a_worker_stops_without_a_word(
+    started: Started, tmp_path: Path
+) -> None:
+    program = started(start_repeated(tmp_path, 1, "--master", LOCAL, *IMPATIENT))
+    kill_daemon(program)
+    assert_it_failed_for_a_lost_task_manager_and_the_next_one_runs(program, 1)
+    program.task_managers()[0].pause()
+    assert_the_job_failed_for_a_lost_task_manager(program)
 
 
 @pytest.mark.parametrize("master", ON_CLUSTERS)
@@ -162,12 +197,6 @@ def test_orphans_of_the_forking_daemon_end_even_where_the_job_goes_on(
     program.assert_nothing_is_left()
 
 
-def test_a_job_fails_when_a_worker_stops_without_a_word(started: Started, tmp_path: Path) -> None:
-    program = started(start_endless(tmp_path, "--master", LOCAL, *IMPATIENT))
-    program.task_managers()[0].pause()
-    assert_the_job_failed_for_a_lost_task_manager(program)
-
-
 def test_task_managers_end_when_their_driver_stops_without_a_word(
     started: Started, tmp_path: Path
 ) -> None:
@@ -179,7 +208,8 @@ def test_task_managers_end_when_their_driver_stops_without_a_word(
     assert_they_end_by_themselves(program, alone)
 
 
-@pytest.mark.parametrize("running", ON_CLUSTERS, indirect=True)
+@pytest.mark.repetition
+@pytest.mark.parametrize("running", [LOCAL, CLUSTER], indirect=True)
 def test_an_interrupted_program_cancels_its_job(running: Program) -> None:
     running.interrupt()
     assert running.wait() == 130

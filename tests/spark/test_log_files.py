@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 PRINTING = """
 import logging, sys
+from headrace.api.executors import default_settings, set_default_settings
 from headrace.datastream import StreamExecutionEnvironment
 
 logging.basicConfig(level=logging.INFO)
@@ -25,13 +26,18 @@ def tell(number):
     print("complained", number, file=sys.stderr)
     return number
 
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(int(sys.argv[1]))
-env.from_collection(list(range(10))).rebalance().map(tell).print()
-env.execute("printing")
+given = default_settings()
+for place, job in enumerate(sys.argv[1:]):
+    mode, parallelism = job.split(":")
+    set_default_settings({**given, "execution.runtime-mode": mode})
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(int(parallelism))
+    env.from_collection(list(range(10 * place, 10 * place + 10))).rebalance().map(tell).print()
+    env.execute("printing")
 """
+"""Its arguments are jobs, each a mode and a parallelism: the first prints 0 to 9, the next 10 to 19 and so on."""
 
-LOGGED = re.compile(r"\d\d:\d\d:\d\d INFO \[.*Map.*\(([12])\)\] mine: logged (\d)")
+LOGGED = re.compile(r"\d\d:\d\d:\d\d INFO \[.*Map.*\(([12])\)\] mine: logged (\d+)")
 
 WATCHED = """
 import json, os, signal, sys, threading
@@ -130,7 +136,7 @@ def test_prints_and_logs_land_in_files_of_their_process_and_at_the_client(
 ) -> None:
     logs = tmp_path / "logs"
     options = ("-D", f"env.log.dir={logs}", "-D", "headrace.log.format=json")
-    program = headrace_run(tmp_path, PRINTING, *master, *options, arguments=("2",))
+    program = headrace_run(tmp_path, PRINTING, *master, *options, arguments=("STREAMING:2",))
     started.append(program)
     assert program.wait() == 0, program.report()
     (folder,) = logs.iterdir()
@@ -159,46 +165,33 @@ def test_prints_and_logs_land_in_files_of_their_process_and_at_the_client(
     assert "is FINISHED" not in "".join(program.err), "the terminal shows no more than before"
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
-def test_at_the_client_prints_logs_and_a_print_sink_name_their_subtask(
-    tmp_path: Path, started: list[Program], parallelism: int
-) -> None:
-    arguments = (str(parallelism),)
-    program = headrace_run(tmp_path, PRINTING, "--master", "local[4]", arguments=arguments)
-    started.append(program)
-    assert program.wait() == 0, program.report()
-    numbers = [str(number) for number in range(10)]
-    printed = [line.rstrip("\n") for line in program.out]
-    expected = sorted([*numbers, *(f"said {number}" for number in numbers)])
-    if parallelism == 1:
-        assert sorted(printed) == expected
-    else:
-        assert sorted(line.partition("> ")[2] for line in printed) == expected
-        for kind in ("", "said "):
-            of_kind = {line.partition("> ")[0] for line in printed if f"> {kind}" in line}
-            assert of_kind == {"1", "2"}
-    # Two workers and the driver write to one standard error: what one prints in parts may break a line of another.
-    found = [LOGGED.fullmatch(line.rstrip("\n")) for line in program.err]
-    records = {(one[1], one[2]) for one in found if one}
-    assert {subtask for subtask, _ in records} == {str(number + 1) for number in range(parallelism)}
-    assert {number for _, number in records} <= set(numbers)
-
-
-def test_in_batch_mode_prints_and_a_print_sink_name_their_subtask_too(
+def test_at_the_client_prints_logs_and_a_print_sink_name_their_subtask_in_both_modes(
     tmp_path: Path, started: list[Program]
 ) -> None:
-    options = ("--master", "local[2]", "-D", "execution.runtime-mode=BATCH")
-    program = headrace_run(tmp_path, PRINTING, *options, arguments=("2",))
+    jobs = ("STREAMING:1", "STREAMING:2", "BATCH:2")
+    program = headrace_run(tmp_path, PRINTING, "--master", "local[4]", arguments=jobs)
     started.append(program)
     assert program.wait() == 0, program.report()
-    lines = [line.rstrip("\n").partition("> ") for line in program.out]
-    by_text = {text: front for front, _, text in lines}
-    numbers = [str(number) for number in range(10)]
+    alone, streamed, batch = ([str(n) for n in range(at, at + 10)] for at in (0, 10, 20))
+    numbers = [*alone, *streamed, *batch]
+    lines = [line.rstrip("\n").rpartition("> ") for line in program.out]
     assert sorted(text for _, _, text in lines) == sorted(
         [*numbers, *(f"said {number}" for number in numbers)]
     )
-    assert {by_text[f"said {number}"] for number in numbers} == {"1", "2"}
-    assert all(by_text[f"said {number}"] == by_text[number] for number in numbers)
+    by_text = {text: front for front, _, text in lines}
+    assert (
+        {by_text[number] for number in alone} == {by_text[f"said {one}"] for one in alone} == {""}
+    )
+    for job in (streamed, batch):
+        assert {by_text[number] for number in job} == {"1", "2"}
+        assert {by_text[f"said {number}"] for number in job} == {"1", "2"}
+    assert all(by_text[f"said {number}"] == by_text[number] for number in batch)
+    # Workers and the driver write to one standard error: what one prints in parts may break a line of another.
+    found = [LOGGED.fullmatch(line.rstrip("\n")) for line in program.err]
+    records = {(one[1], one[2]) for one in found if one}
+    assert {subtask for subtask, number in records if number in alone} == {"1"}
+    assert {subtask for subtask, number in records if number in streamed} == {"1", "2"}
+    assert {number for _, number in records} <= set(numbers)
 
 
 def test_the_files_of_a_task_manager_that_was_killed_can_be_read_and_a_living_one_is_looked_into(

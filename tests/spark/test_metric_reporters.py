@@ -109,7 +109,10 @@ def collector() -> Iterator[OtlpReceiver]:
         yield found
 
 
-@pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,2,1024]"])
+@pytest.mark.parametrize(
+    "master",
+    [pytest.param("local[4]", marks=pytest.mark.repetition), "local-cluster[2,2,1024]"],
+)
 def test_driver_and_task_managers_report_each_on_a_port_in_a_file_to_a_gateway_and_to_a_collector(
     tmp_path: Path,
     started: list[Program],
