@@ -245,7 +245,7 @@ class BatchJob:
 
     def _starts(self, count: int, partitions: int) -> DataFrame:
         """Return a row for each subtask, which says which one it is."""
-        # Texts of SQL: each method of a Column is six calls of the JVM, as it looks for the line that calls it.
+        # Texts of SQL: a method of a Column makes about ten calls of the JVM, most of them to tell the line it is in.
         return self._spark.range(0, count, 1, partitions).selectExpr(
             f"{SUBTASK_ROW} AS {EDGE}",
             f"CAST(id AS INT) AS {RECEIVER}",
