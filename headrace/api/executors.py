@@ -26,9 +26,12 @@ TARGET: Final = ConfigOption(
     "one of this machine that 'headrace cluster start' started; `remote`: the one at `rest.address`; `per-job`: a new "
     "cluster for each job, which ends with it; or another installed executor.",
 )
-_ALIASES: Final = {"application": "spark", "local": "spark", "session": "remote"}
+REMOTE: Final = "remote"
+"""Target, and name of the executor, of clusters that run already."""
+SESSION: Final = "session"
+_ALIASES: Final = {"application": "spark", "local": "spark", SESSION: REMOTE}
 """Executors of Flink's targets that have no executor of their own."""
-_ELSEWHERE: Final = ("remote", "per-job")
+_ELSEWHERE: Final = (REMOTE, "per-job")
 
 ATTACHED: Final = ConfigOption(
     "execution.attached",

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from headrace.api.client.program_end import program_begins, without_job_text
 from headrace.api.executors import (
+    TARGET,
     create_executor,
     refuse_unknown_target,
     set_active_executor,
@@ -96,9 +98,12 @@ def info(
     """Print a plan; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
     program = program_in(words, python, module)
-    settings = run_settings(None, parallelism, dict(definitions))
+    given = dict(definitions)
+    settings = run_settings(None, parallelism, given)
     settings |= namespace_settings(namespace, settings)
-    settings |= target_settings(target, None, address, is_detached=False, finds_session=False)
+    settings |= target_settings(
+        target or given.get(TARGET.key), None, address, is_detached=False, finds_session=False
+    )
     settings |= python_settings(of_python)
     refuse_unusable(settings)
     provide_python_files(settings)
@@ -124,6 +129,7 @@ def _plan_of(program: Program, settings: dict[str, str]) -> str:
     given = Settings(settings)
     refuse_unknown_target(given)
     set_default_settings(settings)
+    program_begins()
 
     def run(on_planned: OnPlanned) -> None:
         set_active_executor(_PlanningExecutor(given), on_planned=on_planned)
@@ -135,7 +141,7 @@ def _plan_of(program: Program, settings: dict[str, str]) -> str:
         set_active_executor(None)
         set_default_settings({})
     if plan is None:
-        raise ProgramError("the program ended without a job: it never called env.execute()")
+        raise ProgramError(without_job_text())
     return plan
 
 

@@ -73,7 +73,7 @@ def _suggestion(path: Path) -> str:
 
 
 class ProgramCommand(click.Command):
-    """A command whose options end at the first word that is none, once an option has named the program, as Flink's."""
+    """A command that leaves all words behind its options to the program once one has named it, as in Flink."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = {
@@ -86,7 +86,7 @@ class ProgramCommand(click.Command):
         while at < len(args) and (option := _option_in(args[at], options)) is not None:
             names_program = names_program or option.name in ("python", "module")
             at += 2 if _takes_next_word(args[at], options) else 1
-        # Behind the end, the last option misses its value: to say so is click's.
+        # Where `at` is past the end, the last option has no value, which click reports.
         if names_program and at <= len(args) and args[at : at + 1] != ["--"]:
             args = [*args[:at], "--", *args[at:]]
         return super().parse_args(ctx, args)
@@ -100,7 +100,7 @@ def _option_in(word: str, options: Mapping[str, click.Option]) -> click.Option |
 
 
 def _takes_next_word(word: str, options: Mapping[str, click.Option]) -> bool:
-    """Return whether the value of an option is the next word; of letters behind one dash that is the last one's."""
+    """Return whether an option's value is the next word. In combined letters (`-vp 3`) only the last may take one."""
     if word in options:
         return not options[word].is_flag
     if word.startswith("--") or "=" in word:

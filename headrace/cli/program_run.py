@@ -28,6 +28,7 @@ from headrace.api.executors import (
 )
 from headrace.api.settings.python_files import python_files
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure
+from headrace.cli.termination import to_its_end
 from headrace.client.program import Program
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError, ProgramError
@@ -56,12 +57,11 @@ def run_here(
 ) -> int:
     """Run the program in this process and thread, close the executor, and return the exit code.
 
-    `before_close` is called when the program has ended, while the cluster still answers; after a Ctrl-C perhaps twice.
-    `on_ended` is called with the exit code before that, likewise, and may return another one; not after SIGTERM.
+    `before_close` is called when the program has ended, while the cluster still answers. `on_ended` is called with the
+    exit code before `before_close`, and may replace it; not after SIGTERM. A second Ctrl-C has either called again.
 
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
-    # The program's own modules lie beside it; on the workers they need --python-files.
     set_active_executor(executor, on_submitted=on_submitted, on_finished=on_finished)
     program_begins()
     forget_jobs()
@@ -72,13 +72,13 @@ def run_here(
             code = _exit_code_of(program, settings, find_left, on_error)
         except KeyboardInterrupt:  # while it looked at the end
             code = EXIT_INTERRUPTED
-        return _to_its_end(lambda: on_ended(code))
+        return to_its_end(lambda: on_ended(code))
     except Terminated:
         return EXIT_TERMINATED
     finally:
         ignore_termination()
         try:
-            _to_its_end(lambda: _close(executor, before_close))
+            to_its_end(lambda: _close(executor, before_close))
         finally:
             take_back()
 
@@ -203,12 +203,3 @@ def _close(executor: PipelineExecutor, before_close: Callable[[], None] | None) 
     if before_close is not None:
         before_close()
     executor.close()
-
-
-def _to_its_end(step: Callable[[], T]) -> T:
-    """Do a step that a second Ctrl-C must not leave half done; it may be called again."""
-    while True:
-        try:
-            return step()
-        except KeyboardInterrupt:
-            click.echo("still stopping", err=True)

@@ -210,15 +210,13 @@ def run(
     configure_logs(verbose=verbose)
     program = program_in(words, python, module)
     given = dict(definitions)
-    settings = {
-        **target_settings(
-            target or given.get(TARGET.key), cluster_name, address, is_detached=is_detached
-        ),
-        **run_settings(master, parallelism, given),
-        **python_settings(of_python),
-        **namespace_settings(namespace, given),
-        **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
-    }
+    settings = run_settings(master, parallelism, given)
+    settings |= namespace_settings(namespace, settings)
+    settings |= target_settings(
+        target or given.get(TARGET.key), cluster_name, address, is_detached=is_detached
+    )
+    settings |= python_settings(of_python)
+    settings |= recovery_settings(from_savepoint, allow_non_restored_state, claim_mode)
     if ends_with_client:
         settings[SHUTDOWN_ON_ATTACHED_EXIT.key] = "true"
     refuse_unusable(settings)

@@ -1,11 +1,11 @@
 """Settings for which options of `headrace run` and `info` stand."""
 
-from typing import Final
-
 import click
 
 from headrace.api.executors import (
     ATTACHED,
+    REMOTE,
+    SESSION,
     TARGET,
     executor_name,
     runs_elsewhere,
@@ -19,10 +19,7 @@ from headrace.core.config import Settings
 from headrace.graph.pipeline_options import PARALLELISM
 from headrace.rest.connections import find_session
 from headrace.rest.options import REST_ADDRESS
-
-REMOTE: Final = "remote"
-"""Name of the executor of clusters that run already."""
-SESSION: Final = "session"
+from headrace.spark.options import MASTER
 
 
 def target_settings(
@@ -71,7 +68,7 @@ def run_settings(
     """Return the settings that the options stand for; an option wins over a `-D` of the same meaning."""
     settings = dict(definitions)
     if master is not None:
-        settings["headrace.spark.master"] = master
+        settings[MASTER.key] = master
     if parallelism is not None:
         settings[PARALLELISM.key] = str(parallelism)
     return settings

@@ -5,6 +5,11 @@ import os
 import signal
 from collections.abc import Callable, Generator
 from types import FrameType
+from typing import TypeVar
+
+import click
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -52,3 +57,12 @@ def interrupted_by_sigterm() -> Generator[None, None, None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def to_its_end(step: Callable[[], T]) -> T:
+    """Do a step that a second Ctrl-C must not leave half done; it may be called again."""
+    while True:
+        try:
+            return step()
+        except KeyboardInterrupt:
+            click.echo("still stopping", err=True)

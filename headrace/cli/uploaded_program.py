@@ -15,8 +15,7 @@ import click
 import msgspec
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.client.program_end import forget_jobs, program_begins, unexecuted_operator
-from headrace.api.client.program_end import unexecuted_text as unexecuted_text_of
+from headrace.api.client.program_end import forget_jobs, program_begins, without_job_text
 from headrace.api.executors import set_active_executor, set_default_settings
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_options import (
@@ -172,9 +171,7 @@ def _job_plan(graph: StreamGraph, settings: Settings) -> JobPlan:
 
 
 def _without_job() -> int:
-    operator = unexecuted_operator()
-    text = "the program ended without a job: it never called env.execute()"
-    click.echo(text if operator is None else unexecuted_text_of(operator), err=True)
+    click.echo(without_job_text(), err=True)
     return 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.executors import ENTRY_POINT_GROUP, TARGET
+from headrace.api.executors import ENTRY_POINT_GROUP, REMOTE, SESSION, TARGET
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.program import Program
 from headrace.client.rest_cluster_client import RestClusterClient
@@ -37,8 +37,6 @@ SESSION_NAME: Final = ConfigOption(
     "",
     "Name of the session of this machine to which `execution.target: session` submits. Unset: the only one.",
 )
-_REMOTE: Final = "remote"
-_SESSION: Final = "session"
 _STARTER: Final = "per-job"
 """Executor that starts clusters: its host also starts those that stay."""
 _LOG: Final = logging.getLogger(__name__)
@@ -97,7 +95,7 @@ class ClusterDescriptor:
         settings = self.settings
         if cluster_id is None and settings.get_option(CONNECTION_FILE):
             return _connection_in(settings.get_option(CONNECTION_FILE))
-        if cluster_id is not None or settings.get_option(TARGET) == _SESSION:
+        if cluster_id is not None or settings.get_option(TARGET) == SESSION:
             return find_session(cluster_id or settings.get_option(SESSION_NAME) or None, _LOG.info)
         return find_connection(address_of(settings), _LOG.info)
 
@@ -128,7 +126,7 @@ class ClusterClientFactory:
 
     def create_cluster_descriptor(self) -> ClusterDescriptor:
         """Return the descriptor for `execution.target`: `remote` clusters are found, and all others started, too."""
-        if self._settings.get_option(TARGET) == _REMOTE:
+        if self._settings.get_option(TARGET) == REMOTE:
             return ClusterDescriptor(self._settings)
         return load_entry_point(ENTRY_POINT_GROUP, _STARTER).create_cluster_descriptor(
             self._settings
@@ -137,7 +135,7 @@ class ClusterClientFactory:
 
 def _cannot_start() -> ConfigurationError:
     return ConfigurationError(
-        TARGET.key, _REMOTE,
+        TARGET.key, REMOTE,
         "it names clusters that run already: name session, application or per-job to start one",
     )  # fmt: skip
 

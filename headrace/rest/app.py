@@ -38,7 +38,7 @@ from headrace.rest.authentication import (
 )
 from headrace.rest.client_protocol import MESSAGE, takes_messages
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.flame_graph_sampler import FlameGraphs
+from headrace.rest.flame_graph_sampler import FlameGraphSampler
 from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.kept_answers import KeptAnswers
 from headrace.rest.models.cluster import ErrorBody
@@ -81,7 +81,7 @@ def create_app(
         "cluster": cluster,
         "operations": operations,
         "programs": programs,
-        "flame_graphs": FlameGraphs(settings, clock, cluster.stack_samples),
+        "flame_graphs": FlameGraphSampler(settings, clock, cluster.stack_samples),
         "profiler": ProcessProfiler(
             "jobmanager", clock, settings.get_option(PROFILING_HISTORY_SIZE)
         ),

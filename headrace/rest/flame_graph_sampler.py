@@ -1,4 +1,4 @@
-"""FlameGraphs: stack samples of vertices, taken while somebody looks at them.
+"""FlameGraphSampler: stack samples of vertices, taken while somebody looks at them.
 
 The first request for a vertex starts the sampling. A graph is taken anew after the refresh interval, if it is asked for
 again, and dropped when nobody has asked for a while. Source: Flink VertexThreadInfoTracker.
@@ -16,6 +16,7 @@ from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.process.stack_sampler import StackSamples
+from headrace.core.threads import spawn
 from headrace.rest.handler_errors import HandlerError, UnavailableError
 
 FLAME_GRAPH_ENABLED: Final = ConfigOption(
@@ -81,8 +82,11 @@ class _Graph:
     sampling: asyncio.Task[None] | None = None
 
 
-class FlameGraphs:
-    """Used on one loop. `sample` takes samples of a place with so many samples, a delay in milliseconds and a depth."""
+class FlameGraphSampler:
+    """Keeps the newest flame graph of each place. Used on one loop.
+
+    `sample` takes samples of stacks: of a place, so many, with a delay in milliseconds between them, and of a depth.
+    """
 
     def __init__(
         self,
@@ -99,6 +103,7 @@ class FlameGraphs:
         self._delay_ms: Final = int(settings.duration_ms(FLAME_GRAPH_DELAY))
         self._depth: Final = settings.get_option(FLAME_GRAPH_DEPTH)
         self._graphs: dict[Place, _Graph] = {}
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
 
     def newest(self, place: Place) -> StackSamples | None:
         """Return the newest samples of a place, or None while there are none; takes new ones where they are old."""
@@ -114,7 +119,9 @@ class FlameGraphs:
         graph.asked_ms = now_ms
         is_old = graph.taken_ms is None or graph.taken_ms + self._refresh_ms <= now_ms
         if is_old and graph.sampling is None:
-            graph.sampling = asyncio.get_running_loop().create_task(self._take(place, graph))
+            graph.sampling = spawn(
+                self._take(place, graph), asyncio.get_running_loop(), "flame graph", self._tasks
+            )
         return graph.samples
 
     async def _take(self, place: Place, graph: _Graph) -> None:

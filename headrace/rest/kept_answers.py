@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Final, TypeVar, cast
 
 from headrace.core.clock import Clock
+from headrace.core.threads import spawn
 
 T = TypeVar("T")
 
@@ -18,6 +19,7 @@ class KeptAnswers:
         self._clock: Final = clock
         # In the order in which they were asked for, each with the time until which it is given.
         self._kept: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -29,8 +31,7 @@ class KeptAnswers:
         self._drop_old()
         kept = self._kept.get(key)
         if kept is None or (kept[1].done() and kept[0] <= self._clock.monotonic_ms()):
-            # A loop holds its tasks weakly; this one is held here until it is done.
-            value = asyncio.get_running_loop().create_task(compute())
+            value = spawn(compute(), asyncio.get_running_loop(), "kept answer", self._tasks)
             self._kept.pop(key, None)
             self._kept[key] = (self._clock.monotonic_ms() + interval_ms, value)
             value.add_done_callback(lambda done: self._drop_failed(key, done))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.core.clock import Clock
+from headrace.core.threads import spawn
 from headrace.rest.handler_errors import UnavailableError
 
 _KEPT_MAX: Final = 1000
@@ -28,6 +29,7 @@ class Operations:
         self._clock: Final = clock
         self._store_ms: Final = store_ms
         self._operations: dict[tuple[str, str, str], _Operation] = {}
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
         self._fetched: Final = asyncio.Event()
 
     def start(
@@ -46,7 +48,7 @@ class Operations:
             raise UnavailableError(
                 f"{_KEPT_MAX} operations are known; ask again when some are over"
             )
-        operation = _Operation(asyncio.get_running_loop().create_task(begin()))
+        operation = _Operation(spawn(begin(), asyncio.get_running_loop(), kind, self._tasks))
         operation.task.add_done_callback(lambda _: self._completed(operation))
         self._operations[key] = operation
 

@@ -229,6 +229,14 @@ def unexecuted_text(operator: "OperatorTransformation") -> str:
     return f"the program ended without running '{operator.name}' ({operator.location}): call env.execute()"
 
 
+def without_job_text() -> str:
+    """Return what is wrong with a program that has ended without a job."""
+    operator = unexecuted_operator()
+    if operator is not None:
+        return unexecuted_text(operator)
+    return "the program ended without a job: it never called env.execute()"
+
+
 def _log_unexecuted() -> None:
     operator = unexecuted_operator()
     # A program that ended by an exception did not get to it.

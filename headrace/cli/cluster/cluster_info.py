@@ -8,8 +8,8 @@ from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
 from headrace.cli.cluster.list_clusters import cluster_facts, since, standby_facts
 from headrace.cli.cluster.standby import Standby, find_standby, live_standbys
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
+from headrace.spark.options import MASTER
 
-_MASTER: Final = "headrace.spark.master"
 _HELP: Final = """\
 Show a cluster: its address, process, Spark master, TaskManagers, slots and jobs.
 
@@ -32,7 +32,7 @@ def cluster_info(session: ClusterSession, name: str | None) -> int:
     choose_cluster(session, name)
     overview = session.client.get_object("/overview")
     settings: list[dict[str, str]] = session.client.get("/jobmanager/config")
-    master = next((one["value"] for one in settings if one["key"] == _MASTER), "")
+    master = next((one["value"] for one in settings if one["key"] == MASTER.key), "")
     connection = session.found.connection
     facts: dict[str, Any] = {
         **cluster_facts(connection),

@@ -9,6 +9,7 @@ from headrace.api.client.program_end import (
     ignore_termination,
 )
 from headrace.cli.cluster.standby import StandbyFile
+from headrace.cli.termination import to_its_end
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
 from headrace.spark.session_cluster import SessionCluster
@@ -47,16 +48,6 @@ def serve_session(
         ignore_termination()
         try:
             file.remove()
-            _close(cluster)
+            to_its_end(cluster.close)
         finally:
             take_back()
-
-
-def _close(cluster: SessionCluster) -> None:
-    """End the cluster; a second Ctrl-C during this does not leave it half ended."""
-    while True:
-        try:
-            cluster.close()
-            return
-        except KeyboardInterrupt:
-            continue

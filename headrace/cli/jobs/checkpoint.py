@@ -56,7 +56,7 @@ def checkpoint_job(session: ClusterSession, is_full: bool, job_id: str | None) -
         raise click.UsageError(
             "Missing JobID. Specify a Job ID to manipulate a checkpoint.", context
         )
-    _ = session.client  # found before a word is said
+    session.find_cluster()
     session.say(f"Triggering checkpoint for job {job_id}.")
     session.say("Waiting for response...")
     body = {"checkpointType": "FULL" if is_full else "CONFIGURED"}

@@ -91,6 +91,10 @@ class ClusterSession:
             settings.setdefault(RETRY_MAX_ATTEMPTS.key, "1")
         return RestClient.of(self.found, settings=Settings(settings), on_retry=self._say_retry)
 
+    def find_cluster(self) -> None:
+        """Find the cluster, so that its errors come before the first line of output."""
+        _ = self.client
+
     @functools.cached_property
     def impatient_client(self) -> RestClient:
         """A client for views that ask again by themselves."""

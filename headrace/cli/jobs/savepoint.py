@@ -94,7 +94,7 @@ def trigger(
         raise click.UsageError("Missing JobID. Specify a Job ID to trigger a savepoint.", context)
     if asked_id is not None:
         return _tell_result(session, job_id, asked_id, is_waited_for=not is_detached)
-    _ = session.client  # found before a word is said
+    session.find_cluster()
     session.say(f"Triggering savepoint for job {job_id}.")
     body: dict[str, Any] = {"cancel-job": False, "formatType": format_type}
     if directory is not None:
@@ -127,7 +127,7 @@ def _tell_completed(session: ClusterSession, job_id: str, location: str) -> int:
 
 
 def _dispose(session: ClusterSession, path: str) -> int:
-    _ = session.client  # found before a word is said
+    session.find_cluster()
     session.say(f"Disposing savepoint '{path}'.")
     session.say("Waiting for response...")
     session.operate("/savepoint-disposal", {"savepoint-path": path})

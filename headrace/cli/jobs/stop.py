@@ -61,7 +61,7 @@ def stop(
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a JobID to stop a job.", context)
     verb = "Draining" if is_drained else "Suspending"
-    _ = session.client  # found before a word is said
+    session.find_cluster()
     session.say(f'{verb} job "{job_id}" with a {format_type} savepoint.')
     session.say(f"Triggering stop-with-savepoint for job {job_id}.")
     body: dict[str, Any] = {"drain": is_drained, "formatType": format_type}

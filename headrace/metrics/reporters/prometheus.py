@@ -81,7 +81,7 @@ class ReportCollector(Collector):
 
 
 class PrometheusReporter(MetricReporter):
-    """`port`: the one that was taken, once it is open."""
+    """Serves the page of metrics over HTTP. `port`: the port in use, None before `open`."""
 
     OPTIONS = (PORT, BIND_ADDRESS, FILTER_LABEL_VALUES)
     is_pulled = True

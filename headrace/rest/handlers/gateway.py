@@ -1,4 +1,4 @@
-"""Handlers of the DispatcherGateway: they answer with its messages, so that a client elsewhere has the whole of it.
+"""Handlers that answer with messages of the DispatcherGateway, so that a remote client can call all of it.
 
 Source: Flink JobSubmitHandler, which takes a job graph; Flink's clients have the rest from JSON.
 """

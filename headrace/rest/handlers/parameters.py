@@ -7,7 +7,7 @@ from fastapi import Depends, Path, Query, Request
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.process.process_profiler import ProcessProfiler
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.flame_graph_sampler import FlameGraphs
+from headrace.rest.flame_graph_sampler import FlameGraphSampler
 from headrace.rest.models.base_models import WHOLE_ID
 from headrace.rest.operations import Operations
 from headrace.rest.programs.program_runs import ProgramService
@@ -34,7 +34,7 @@ def _profiler(request: Request) -> ProcessProfiler:
     return request.app.state.profiler
 
 
-def _flame_graphs(request: Request) -> FlameGraphs:
+def _flame_graphs(request: Request) -> FlameGraphSampler:
     return request.app.state.flame_graphs
 
 
@@ -64,7 +64,7 @@ Programs = Annotated[ProgramService, Depends(_programs)]
 """Programs that clients uploaded."""
 OwnProfiler = Annotated[ProcessProfiler, Depends(_profiler)]
 """The profiler of the driver's process."""
-SampledGraphs = Annotated[FlameGraphs, Depends(_flame_graphs)]
+SampledGraphs = Annotated[FlameGraphSampler, Depends(_flame_graphs)]
 """Flame graphs that are looked at."""
 JobParameter = Annotated[JobId, Depends(_job_id)]
 """The job of the path."""

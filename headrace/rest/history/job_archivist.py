@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import UniqueId
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import BlockingRunner, run_in_thread
+from headrace.core.threads import BlockingRunner, run_in_thread, spawn
 from headrace.gateways.ended_job import EndedJob
 from headrace.rest.handlers.jobs import job_details_of
 from headrace.rest.history.archive_file import pack_archive
@@ -51,6 +51,7 @@ class JobArchivist:
         self._run_blocking: Final = run_blocking
         self._waiting: Final[deque[tuple[EndedJob, MetricsHistoryInfo]]] = deque()
         self._writing: asyncio.Task[None] | None = None
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
 
     @property
     def pending_count(self) -> int:
@@ -69,7 +70,9 @@ class JobArchivist:
             return
         self._waiting.append((job, metrics_history))
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write_all())
+            self._writing = spawn(
+                self._write_all(), asyncio.get_running_loop(), "job archives", self._tasks
+            )
 
     async def wait_until_written(self) -> None:
         """Return when no archive is pending."""

@@ -91,6 +91,37 @@ def test_options_stand_before_and_behind_the_one_that_names_the_program(
     assert shell("run", *options, str(program), "--year", "2013").lines == shown
 
 
+@pytest.mark.parametrize("command", ["run", "info"])
+def test_an_option_wins_over_a_setting_of_the_same_meaning(
+    shell: Shell, program: Path, command: str
+) -> None:
+    options = ("-t", "remote", "-m", "a:1", "-p", "3")
+    given = ("execution.target=local", "rest.address=b:2", "parallelism.default=2")
+    words = [word for one in given for word in ("-D", one)]
+    outcome = shell(command, *options, *words, str(program))
+    settings = [
+        ("execution.target", "remote"),
+        ("parallelism.default", "3"),
+        ("rest.address", "a:1"),
+    ]
+    # `info` prints the plan alone on standard output.
+    assert str(settings) in (outcome.out if command == "run" else outcome.err).splitlines()
+
+
+def test_detached_is_stronger_than_the_setting_that_waits(shell: Shell, program: Path) -> None:
+    elsewhere = ("-t", "remote", "-m", "a:1", "-d", "-D", "execution.attached=true")
+    assert "('execution.attached', 'false')" in shell("run", *elsewhere, str(program)).out
+
+
+@pytest.mark.parametrize("command", ["run", "info"])
+def test_a_target_of_a_setting_must_fit_the_options_too(
+    shell: Shell, program: Path, command: str
+) -> None:
+    outcome = shell(command, "-m", "a:1", "-D", "execution.target=application", str(program))
+    assert "-m is for --target remote, and the target is application" in outcome.err
+    assert outcome.code == 1
+
+
 @pytest.mark.parametrize(
     ("words", "option"),
     [(["-py"], "-py"), (["-py", "PROGRAM", "-p"], "-p"), (["-py", "PROGRAM", "-s"], "-s")],

@@ -1,4 +1,4 @@
-"""FlameGraphs: what is sampled when, and for how long it is kept, with a clock that stands still between the steps."""
+"""FlameGraphSampler: what is sampled when, and for how long it is kept; its clock stands still between steps."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,7 +9,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.process.stack_sampler import StackSamples
-from headrace.rest.flame_graph_sampler import FlameGraphs, Place
+from headrace.rest.flame_graph_sampler import FlameGraphSampler, Place
 from headrace.rest.handler_errors import UnavailableError
 from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, SOURCE
 
@@ -28,7 +28,7 @@ class World:
         self.failure: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
-        self.graphs = FlameGraphs(Settings({}), self.clock, self.sample)
+        self.graphs = FlameGraphSampler(Settings({}), self.clock, self.sample)
 
     async def sample(self, place: Place, count: int, delay_ms: int, depth: int) -> StackSamples:
         assert (count, delay_ms, depth) == (100, 50, 100)
