@@ -200,7 +200,10 @@ def channel_of(consumer_name: str) -> Callable[[SimulatedCluster], Callable[[], 
 def test_an_error_that_is_raised_again_keeps_nothing_of_who_caught_it(
     raising: Callable[[SimulatedCluster], Callable[[], object]],
 ) -> None:
-    call = raising(SimulatedCluster())
+    cluster = SimulatedCluster()
+    call = raising(cluster)
     works = [work_of(call) for _ in range(2)]
     gc.collect()
     assert [work() for work in works] == [None, None]
+    for environment in cluster.environments:
+        environment.close()
