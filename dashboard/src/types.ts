@@ -532,11 +532,11 @@ export interface StateFigures {
   kind: string;
   unreadable: string[];
   "is-waiting": boolean;
-  rows: number;
+  rows: number | null;
   size: number;
   "expired-rows": number | null;
   "oldest-window": number | null;
-  subtasks: { subtask: number; rows: number; size: number }[];
+  subtasks: { subtask: number; rows: number | null; size: number }[];
   "subtask-skew": number | null;
   "key-group-count": number | null;
   "key-group-skew": number | null;

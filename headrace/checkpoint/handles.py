@@ -17,7 +17,7 @@ Source: Flink SubtaskStateMapper, StreamPartitioner.getDownstreamSubtaskStateMap
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Self
 
 import msgspec
@@ -101,6 +101,14 @@ class StateChunk(msgspec.Struct, frozen=True):
     file: StateFile
     key_groups: tuple[int, int] | None = None
     attributes: dict[str, str] = {}
+
+
+def row_count_of(chunks: Iterable[StateChunk]) -> int | None:
+    """Return the number of rows of chunks, or None where some are a backend's own files, which do not tell it."""
+    given = list(chunks)
+    if any(chunk.table is StateTable.NATIVE for chunk in given):
+        return None
+    return sum(chunk.row_count for chunk in given)
 
 
 class Committable(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from headrace.checkpoint.handles import (
     OperatorSubtaskState,
     StateFile,
     StateTable,
+    row_count_of,
 )
 from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import JobId, OperatorId
@@ -48,9 +49,9 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
         )
 
     @property
-    def row_count(self) -> int:
-        """Return the rows of all chunks that have rows."""
-        return sum(chunk.row_count for state in self.subtasks.values() for chunk in state.chunks)
+    def row_count(self) -> int | None:
+        """Return the rows of all chunks, or None where it is not known."""
+        return row_count_of(chunk for state in self.subtasks.values() for chunk in state.chunks)
 
     @property
     def size_bytes(self) -> int:

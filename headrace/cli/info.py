@@ -78,6 +78,20 @@ Try it:
     metavar="HOST:PORT",
     help="Cluster of --target remote; it is not asked.",
 )
+@click.option(
+    "-d",
+    "--detached",
+    is_flag=True,
+    expose_value=False,
+    help="Taken as by run, and without effect: no job is started.",
+)
+@click.option(
+    "-sae",
+    "--shutdownOnAttachedExit",
+    is_flag=True,
+    expose_value=False,
+    help="Taken as by run, and without effect.",
+)
 @namespace_option
 @click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @json_option

@@ -46,7 +46,7 @@ def operators_table(metadata: CheckpointMetadata) -> Table:
             str(operator.parallelism),
             str(operator.max_parallelism),
             bytes_text(operator.size_bytes),
-            f"{_row_count(operator):,}",
+            "-" if operator.row_count is None else f"{operator.row_count:,}",
             _states(operator),
         )
     return table
@@ -158,12 +158,8 @@ def snapshot_json(
                     "parallelism": one.parallelism,
                     "max-parallelism": one.max_parallelism,
                     "size-bytes": one.size_bytes,
-                    "row-count": _row_count(one),
-                    "expired-row-count": sum(
-                        _expired_rows(chunk)
-                        for state in one.subtasks.values()
-                        for chunk in state.chunks
-                    ),
+                    "row-count": one.row_count,
+                    "expired-row-count": _expired_row_count(one),
                 }
                 for one in metadata.operators
             ],
@@ -203,8 +199,13 @@ def _kind(metadata: CheckpointMetadata) -> str:
     return metadata.kind.name.lower().replace("_", " ") + drained
 
 
-def _row_count(operator: OperatorSnapshot) -> int:
-    return sum(chunk.row_count for state in operator.subtasks.values() for chunk in state.chunks)
+def _expired_row_count(operator: OperatorSnapshot) -> int | None:
+    """Return the number of rows that had expired, or None where it is not known."""
+    if operator.row_count is None:
+        return None
+    return sum(
+        _expired_rows(chunk) for state in operator.subtasks.values() for chunk in state.chunks
+    )
 
 
 def _states(operator: OperatorSnapshot) -> str:

@@ -91,7 +91,7 @@ def test_nothing_is_asked_while_the_page_is_hidden(
         page.evaluate(SHOW)
 
 
-def test_requests_do_not_pile_up_behind_a_slow_cluster(
+def test_requests_do_not_pile_up_behind_a_slow_cluster_and_the_reader_is_told(
     cluster: FakeCluster, watched: WatchedPage
 ) -> None:
     page = watched.page
@@ -102,8 +102,11 @@ def test_requests_do_not_pile_up_behind_a_slow_cluster(
     before = cluster.count("GET /jobs/overview")
     page.clock.run_for(60_000)
     assert cluster.count("GET /jobs/overview") <= before + 1
+    expect(page.locator(".notice")).to_have_count(1)
+    expect(page.locator(".notice")).to_contain_text("The cluster does not answer")
     with page.expect_response(re.compile("/jobs/overview")):
         cluster.held.set()
+    expect(page.locator(".notice")).to_have_count(0)
 
 
 def test_what_a_cluster_says_is_text_and_never_markup(

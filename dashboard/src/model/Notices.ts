@@ -38,25 +38,30 @@ export class Notices {
       return; // The login page takes over.
     }
     if (error instanceof ApiError && error.status === 0) {
-      this.entries.delete(key);
-      this.waiting.set(key, retry);
-      this.put({
-        key: UNREACHABLE,
-        title: "The cluster does not answer",
-        detail: "What is shown is what it answered last. It is asked again by itself.",
-        kind: "error",
-        retry: () => {
-          for (const again of [...this.waiting.values()]) {
-            again?.();
-          }
-        },
-      });
+      this.reportSilence(key, retry);
       return;
     }
     this.waiting.delete(key);
     const place = error instanceof ApiError ? ` (${error.status}, /${error.path})` : "";
     const detail = messageOf(error) + place;
     this.put({ key, title: `${what} could not be loaded`, detail, kind: "error", retry });
+  }
+
+  /** Tells that the cluster does not answer, or not yet. */
+  reportSilence(key: string, retry: (() => void) | null): void {
+    this.entries.delete(key);
+    this.waiting.set(key, retry);
+    this.put({
+      key: UNREACHABLE,
+      title: "The cluster does not answer",
+      detail: "What is shown is what it answered last. It is asked again by itself.",
+      kind: "error",
+      retry: () => {
+        for (const again of [...this.waiting.values()]) {
+          again?.();
+        }
+      },
+    });
   }
 
   /** Tells the outcome of what the reader asked for. */

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-import { inTurns, Poller, type PollerEnvironment } from "./Poller";
+import { inTurns, LATE_MS, Poller, type PollerEnvironment } from "./Poller";
 
 class Page implements PollerEnvironment {
   isHidden = false;
@@ -18,7 +18,7 @@ class Page implements PollerEnvironment {
   }
 }
 
-const quiet = { loaded: (): void => {}, failed: (): void => {} };
+const quiet = { loaded: (): void => {}, late: (): void => {}, failed: (): void => {} };
 
 describe("Poller", () => {
   beforeEach(() => void vi.useFakeTimers());
@@ -45,6 +45,31 @@ describe("Poller", () => {
     poller.close();
   });
 
+  it("tells of an answer that is late, once, and only while it is awaited", async () => {
+    let answer: (value: number) => void = () => {};
+    const load = (): Promise<number> => new Promise<number>((resolve) => (answer = resolve));
+    const late = vi.fn();
+    const poller = new Poller(load, { ...quiet, late }, 3000, new Page());
+    await vi.advanceTimersByTimeAsync(LATE_MS - 1);
+    expect(late).toHaveBeenCalledTimes(0);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(late).toHaveBeenCalledTimes(1);
+    answer(1);
+    await vi.advanceTimersByTimeAsync(3000);
+    answer(2);
+    await vi.advanceTimersByTimeAsync(0);
+    poller.close();
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(late).toHaveBeenCalledTimes(1);
+  });
+
+  it("does not tell of late answers of what is loaded once: it may take long", async () => {
+    const late = vi.fn();
+    new Poller(() => new Promise(() => {}), { ...quiet, late }, null, new Page());
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(late).toHaveBeenCalledTimes(0);
+  });
+
   it("asks nothing while the page is hidden, and at once when it is shown", async () => {
     const page = new Page();
     const load = vi.fn(async () => 1);
@@ -61,7 +86,7 @@ describe("Poller", () => {
   it("waits longer after each failure, and at most half a minute", async () => {
     const load = vi.fn(async () => Promise.reject(new Error("down")));
     const failed = vi.fn();
-    const poller = new Poller(load, { loaded: () => {}, failed }, 3000, new Page());
+    const poller = new Poller(load, { ...quiet, failed }, 3000, new Page());
     await vi.advanceTimersByTimeAsync(5999);
     expect(failed).toHaveBeenCalledTimes(1);
     await vi.advanceTimersByTimeAsync(1);

@@ -8,11 +8,16 @@ export interface PollerEnvironment {
 
 export interface PollerListener<T> {
   loaded(value: T): void;
+  /** There is no answer yet after LATE_MS: it may still come. Not told of what is loaded once. */
+  late(): void;
   failed(error: unknown): void;
 }
 
 /** The longest wait between two attempts while the cluster does not answer. */
 export const BACKOFF_MAX_MS = 30_000;
+
+/** How long an answer may take until the reader is told that what is shown is old. */
+export const LATE_MS = 10_000;
 
 export class Poller<T> {
   private timer: ReturnType<typeof setTimeout> | null = null;
@@ -61,6 +66,7 @@ export class Poller<T> {
   private async run(): Promise<void> {
     const controller = new AbortController();
     this.controller = controller;
+    const late = setTimeout(() => this.tellLate(), LATE_MS);
     try {
       const value = await this.load(controller.signal);
       if (!this.closed) {
@@ -74,9 +80,16 @@ export class Poller<T> {
       }
     } finally {
       this.controller = null;
+      clearTimeout(late);
     }
     if (!this.closed && (this.intervalMs !== null || this.failures > 0)) {
       this.timer = setTimeout(() => this.now(), this.waitMs());
+    }
+  }
+
+  private tellLate(): void {
+    if (!this.closed && this.intervalMs !== null) {
+      this.listener.late();
     }
   }
 

@@ -35,6 +35,7 @@ export function usePoll<T>(
         notices.clear(key);
         setState({ key, data, failed: false });
       },
+      late: (): void => notices.reportSilence(key, () => poller.current?.now()),
       failed: (error: unknown): void => {
         notices.report(key, what, error, () => poller.current?.now());
         setState((before) => ({ key, data: before?.key === key ? before.data : undefined, failed: true }));

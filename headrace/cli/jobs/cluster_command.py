@@ -24,7 +24,7 @@ from headrace.cli.options import (
 )
 from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings, check_values, unknown_settings
-from headrace.core.error_text import on_one_line, without_controls
+from headrace.core.error_text import describe, on_one_line, without_controls
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import ID_PATTERN, ID_TEXT_FORM
 from headrace.core.security.tls import is_loopback
@@ -288,7 +288,7 @@ class ClusterCommand(click.Command):
             raise
         except (RestError, ConfigurationError) as error:
             if session.is_json:
-                print_json({"errors": [str(error)]})
+                print_json({"errors": [describe(error, wants_details=False)[0]]})
             code = report_failure(error)
             _print_stack(error)
             return code

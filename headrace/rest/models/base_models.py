@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from headrace.core.ids import ID_PATTERN
@@ -40,6 +40,19 @@ class SnakeModel(BaseModel):
     """A shape whose JSON names are like `start_time`."""
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore")
+
+
+def _boolean(value: Any) -> bool:
+    """Take what Flink's mapper takes: booleans, whole numbers, and the words true and false."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if isinstance(value, int):
+        return bool(value)
+    raise ValueError(f"only true or false is recognized, not {value!r}")
+
+
+RequestedBoolean = Annotated[bool, BeforeValidator(_boolean)]
+"""A boolean of a request's body. Pydantic's own reading takes `t`, `yes` and `on` for true, too."""
 
 
 def left_out() -> Any:

@@ -8,6 +8,7 @@ from headrace.rest.models.base_models import (
     CamelModel,
     KebabModel,
     Milliseconds,
+    RequestedBoolean,
     SnakeModel,
     TriggerId,
     left_out,
@@ -215,7 +216,7 @@ class SavepointTriggerRequest(KebabModel):
     """A savepoint that is asked for."""
 
     target_directory: str | None = None
-    cancel_job: bool = False
+    cancel_job: RequestedBoolean = False
     format_type: Literal["CANONICAL", "NATIVE"] = Field(
         default="CANONICAL", validation_alias="formatType"
     )
@@ -226,7 +227,7 @@ class StopRequest(CamelModel):
     """A job is to end with a savepoint. `drain`: event time goes to its end before."""
 
     target_directory: str | None = None
-    drain: bool = False
+    drain: RequestedBoolean = False
     format_type: Literal["CANONICAL", "NATIVE"] = "CANONICAL"
     trigger_id: TriggerId | None = None
 

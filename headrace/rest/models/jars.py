@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headrace.rest.models.base_models import WHOLE_ID, CamelModel, SnakeModel
+from headrace.rest.models.base_models import WHOLE_ID, CamelModel, RequestedBoolean, SnakeModel
 from headrace.rest.models.jobs import Plan
 
 
@@ -57,7 +57,7 @@ class JarPlanRequest(CamelModel):
 class JarRunRequest(JarPlanRequest):
     """A program that is to be run."""
 
-    allow_non_restored_state: bool | None = None
+    allow_non_restored_state: RequestedBoolean | None = None
     savepoint_path: str | None = None
     claim_mode: Literal["NO_CLAIM", "CLAIM", "LEGACY"] | None = None
     restore_mode: Literal["NO_CLAIM", "CLAIM", "LEGACY"] | None = None

@@ -64,7 +64,7 @@ class StateSubtask(KebabModel):
     """Part of a state that one subtask keeps."""
 
     subtask: int
-    rows: int
+    rows: int | None
     size: int
 
 
@@ -102,7 +102,8 @@ class StateFiguresInfo(KebabModel):
 
     `size`: bytes of its rows in Arrow, or of its files in a snapshot. Key groups, keys, timers and the oldest window
     are counted from its rows, also in a snapshot, whose files are read for some seconds. `is-partial`: not all rows
-    were counted. Of states in RocksDB's own files, and where keys are pickles in a snapshot, less is known.
+    were counted. Of states in RocksDB's own files, and where keys are pickles in a snapshot, less is known: `rows` is
+    null where RocksDB's files do not tell it.
 
     `unreadable`: columns of pickles, which REST does not load. `is-waiting`: it lies in the restored checkpoint, and no
     record has asked for it since. Skews are the largest over the mean, by bytes; null where nothing is known.
@@ -113,7 +114,7 @@ class StateFiguresInfo(KebabModel):
     kind: str
     unreadable: list[str]
     is_waiting: bool
-    rows: int
+    rows: int | None
     size: int
     expired_rows: int | None
     oldest_window: int | None

@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.checkpoint.handles import StateTable
+from headrace.checkpoint.handles import StateTable, row_count_of
 from headrace.checkpoint.metadata import CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.state_totals import skew_of
 from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
@@ -24,6 +24,7 @@ from headrace.state_processor.stored_state import (
 from headrace.state_processor.table_query import STATE_TABLES, OpenTable, TableQuery, keys_of_json
 
 _TABLE_NAMES: Final = {table: name for name, table in STATE_TABLES.items()}
+_TABLES: Final = (*_TABLE_NAMES, StateTable.NATIVE)
 _TIME_MAX_MS: Final = 20_000
 
 
@@ -46,10 +47,8 @@ class StoredStateView:
                 parallelism=one.parallelism,
                 max_parallelism=one.max_parallelism,
                 size=one.size_bytes,
-                rows=sum(
-                    chunk.chunk.row_count
-                    for table in _TABLE_NAMES
-                    for chunk in chunks_of(one, table)
+                rows=row_count_of(
+                    chunk.chunk for table in _TABLES for chunk in chunks_of(one, table)
                 ),
             )
             for one in self._loaded().metadata.operators
@@ -61,7 +60,7 @@ class StoredStateView:
         operator = operator_in(metadata, named)
         states = [
             (table, name)
-            for table in (*_TABLE_NAMES, StateTable.NATIVE)
+            for table in _TABLES
             for name in sorted({one.chunk.name for one in chunks_of(operator, table)})
         ]
         reader = PinnedReader(self._snapshot.uri)
@@ -147,7 +146,7 @@ def _figures(
         kind=chunks[0].kind,
         unreadable=list(chunks[0].opaque),
         is_waiting=False,
-        rows=sum(one.rows for one in subtasks),
+        rows=row_count_of(one.chunk for one in chunks),
         size=sum(one.size for one in subtasks),
         expired_rows=sum(one.expired_count for one in chunks) or None,
         oldest_window=counted.totals.oldest_window_ms,
@@ -161,6 +160,6 @@ def _figures(
 def _subtask(index: int, chunks: list[StoredChunk]) -> models.StateSubtask:
     return models.StateSubtask(
         subtask=index,
-        rows=sum(one.chunk.row_count for one in chunks),
+        rows=row_count_of(one.chunk for one in chunks),
         size=sum(one.chunk.file.size_bytes for one in chunks),
     )

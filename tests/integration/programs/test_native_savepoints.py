@@ -7,7 +7,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.metadata import CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.retention.cleaner import dispose_savepoint
 from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
 from headrace.core.barriers import SavepointFormatType, SnapshotKind
@@ -72,8 +72,13 @@ def program(
     return SavedProgram(env, tmp_path, f"native {request.node.name}")
 
 
-def _keyed_tables(snapshot: CompletedCheckpoint) -> set[StateTable]:
+def _counting(snapshot: CompletedCheckpoint) -> OperatorSnapshot:
     (operator,) = [one for one in snapshot.metadata.operators if one.uid == "count"]
+    return operator
+
+
+def _keyed_tables(snapshot: CompletedCheckpoint) -> set[StateTable]:
+    operator = _counting(snapshot)
     states = operator.subtasks.values()
     tables = {chunk.table for state in states for chunk in state.chunks}
     return tables & {StateTable.NATIVE, StateTable.KEYED}
@@ -95,6 +100,8 @@ def test_a_program_goes_on_from_a_native_savepoint_that_is_all_there_is_of_it(
     assert snapshot.metadata.kind is SnapshotKind.NATIVE_SAVEPOINT_SUSPEND
     kept_as = StateTable.NATIVE if backend == "rocksdb" else StateTable.KEYED
     assert _keyed_tables(snapshot) == {kept_as}
+    # RocksDB's own files do not tell how many rows there are.
+    assert (_counting(snapshot).row_count is None) == (backend == "rocksdb")
     files = [file.uri for file in snapshot.metadata.files() if file.uri]
     assert files
     assert all(uri.startswith(f"{snapshot.uri}/") for uri in files)

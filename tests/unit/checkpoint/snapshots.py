@@ -1,6 +1,7 @@
 """Snapshots to test with, made by hand and drawn."""
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headrace.checkpoint.handles import (
     Committable,
@@ -43,10 +44,12 @@ def metadata_of(
     checkpoint_id: int,
     *files: StateFile,
     kind: SnapshotKind = SnapshotKind.CHECKPOINT,
+    table: StateTable = StateTable.KEYED,
     **attributes: str,
 ) -> CheckpointMetadata:
     """A job of one operator with one subtask, whose state are these files, of which `attributes` are told."""
-    state = OperatorSubtaskState(tuple(keyed(file, **attributes) for file in files))
+    chunks = (keyed(file, **attributes) for file in files)
+    state = OperatorSubtaskState(tuple(replace(chunk, table=table) for chunk in chunks))
     operator = OperatorSnapshot(operator_id(1), "count", 1, 128, "counter", {0: state})
     return CheckpointMetadata(
         checkpoint_id, kind, 1_000 * checkpoint_id, JOB, "words", LINEAGE, 1, (operator,)

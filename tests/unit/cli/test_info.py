@@ -68,7 +68,7 @@ def test_it_takes_flink_s_options_of_python(
     plan = json.loads(shell("info", "--json", str(program)).out)
     # Options that look like ours are the program's, behind its name.
     words = ["--input", "a.csv", "-p", "7", "--json"]
-    named = shell("info", "--json", "-py", str(program), *words)
+    named = shell("info", "--json", "-d", "-sae", "-py", str(program), *words)
     assert (named.err, json.loads(named.out)) == (f"said by the program {words}\n", plan)
     others = ("-pyarch", "a.zip", "-pyreq", "all.txt", "-pyexec", sys.executable)
     folder = tmp_path / "modules"

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
 from headrace.checkpoint.storage.checkpoint_storage import open_checkpoint_storage
@@ -52,11 +53,12 @@ class Snapshots:
         number: int,
         kind: SnapshotKind = SnapshotKind.CHECKPOINT,
         content: bytes | memoryview = bytes(30_000),
+        table: StateTable = StateTable.KEYED,
         **attributes: str,
     ) -> str:
         options = self._storage.locate(number, CheckpointOptions(kind=kind))
         file = SubtaskStorage(options, "state", self._settings).write("counts", content)
-        metadata = metadata_of(number, file, kind=kind, **attributes)
+        metadata = metadata_of(number, file, kind=kind, table=table, **attributes)
         return self._storage.publish(metadata, options).uri
 
     def run(self, *arguments: str) -> Result:
@@ -151,6 +153,14 @@ def test_one_snapshot_is_shown_operator_by_operator(snapshots: Snapshots) -> Non
     assert result.output.splitlines()[-1].split() == [
         "count", "counter", "1", "128", "29.3", "KB", "3", "keyed", "'counts'",
     ]  # fmt: skip
+
+
+def test_how_many_rows_rocksdb_s_own_files_have_is_not_known(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7, SnapshotKind.NATIVE_SAVEPOINT, table=StateTable.NATIVE)
+    shown = snapshots.run("savepoint", "show", uri).output.splitlines()[-1].split()
+    assert shown[5:] == ["KB", "-", "native", "'counts'"]
+    (operator,) = json.loads(snapshots.run("savepoint", "show", uri, "--json").output)["operators"]
+    assert operator["row-count"] is operator["expired-row-count"] is None
 
 
 def test_what_has_expired_and_is_still_kept_is_shown_state_by_state(snapshots: Snapshots) -> None:

@@ -134,4 +134,5 @@ class JobRestore:
 
 
 def _described(operator: OperatorSnapshot) -> str:
-    return f"{operator.title}: {operator.row_count} rows, {bytes_text(operator.size_bytes)}"
+    rows = "" if operator.row_count is None else f"{operator.row_count} rows, "
+    return f"{operator.title}: {rows}{bytes_text(operator.size_bytes)}"

@@ -54,6 +54,30 @@ def test_a_stop_is_asked_about_as_a_savepoint(
         assert cluster.dispatcher.savepoints == [("drain", "/s")]
 
 
+@pytest.mark.parametrize("given", ["t", "yes", "on", "1", "", 1.0, [True], {}])
+@pytest.mark.parametrize(("route", "name"), [("savepoints", "cancel-job"), ("stop", "drain")])
+def test_what_flink_s_mapper_takes_for_no_boolean_is_refused_and_ends_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str, name: str, given: object
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        body = {name: given, "targetDirectory": "/s", "target-directory": "/s"}
+        assert cluster.ask("POST", f"{JOB}/{route}", body).status == 400
+        assert cluster.dispatcher.savepoints == []
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("true", "drain"), ("True", "drain"), (1, "drain"), ("false", "stop"), (0, "stop")],
+)
+def test_names_of_booleans_and_whole_numbers_are_taken_as_by_flink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object, taken: str
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        answer = cluster.ask("POST", f"{JOB}/stop", {"drain": given, "targetDirectory": "/s"})
+        done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
+        assert cluster.dispatcher.savepoints == [(taken, "/s")]
+
+
 def test_a_relative_folder_is_one_of_the_clusters_process_and_told_without_detours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

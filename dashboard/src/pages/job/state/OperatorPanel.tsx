@@ -151,7 +151,11 @@ function Sizes({ state, isStored, hasWatermark }: { state: StateFigures; isStore
   );
 }
 
-function Bars({ title, parts }: { title: string; parts: readonly { name: string; rows: number; size: number }[] }): JSX.Element {
+function amountOf(part: { rows: number | null; size: number }): string {
+  return part.rows === null ? bytes(part.size) : `${plural(part.rows, "row")}, ${bytes(part.size)}`;
+}
+
+function Bars({ title, parts }: { title: string; parts: readonly { name: string; rows: number | null; size: number }[] }): JSX.Element {
   const sorted = [...parts].sort((a, b) => b.size - a.size);
   const most = Math.max(1, sorted[0]?.size ?? 0);
   return (
@@ -163,10 +167,8 @@ function Bars({ title, parts }: { title: string; parts: readonly { name: string;
             <span class="size-name" title={each.name}>
               {each.name}
             </span>
-            <Share value={each.size / most} label={`${each.name}: ${plural(each.rows, "row")}, ${bytes(each.size)}`} />
-            <span class="quiet-text">
-              {plural(each.rows, "row")}, {bytes(each.size)}
-            </span>
+            <Share value={each.size / most} label={`${each.name}: ${amountOf(each)}`} />
+            <span class="quiet-text">{amountOf(each)}</span>
           </li>
         ))}
       </ul>
