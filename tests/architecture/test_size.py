@@ -10,7 +10,7 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (45, 5_020),
+    "api": (45, 5_045),
     "checkpoint": (23, 2_750),
     "cli": (62, 5_610),
     "client": (9, 710),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_200)
+WHEEL_CEILING: Final = (957, 95_240)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
