@@ -13,7 +13,7 @@ CEILINGS: Final = {
     "api": (45, 5_045),
     "checkpoint": (23, 2_750),
     "cli": (62, 5_610),
-    "client": (9, 710),
+    "client": (9, 725),
     "cluster": (166, 15_920),
     "common": (21, 150),
     "connectors": (58, 6_130),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_240)
+WHEEL_CEILING: Final = (957, 95_265)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
