@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (45, 5_045),
     "checkpoint": (23, 2_750),
-    "cli": (62, 5_610),
+    "cli": (62, 5_620),
     "client": (9, 725),
     "cluster": (166, 15_920),
     "common": (21, 150),
@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (51, 5_900),
-    "rest": (81, 7_650),
+    "rest": (81, 7_675),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (53, 6_430),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_265)
+WHEEL_CEILING: Final = (957, 95_310)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

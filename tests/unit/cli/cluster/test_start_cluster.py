@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,28 @@ def test_a_name_that_a_cluster_has_is_refused(shell: Shell) -> None:
     refused = shell("cluster", "start", "--name", "nightly")
     assert refused.code == 1
     assert "'nightly' runs at http://127.0.0.1:8081" in refused.err
+
+
+@pytest.mark.parametrize("home", ["/dev/null/x", "/proc/nothing"])
+@pytest.mark.parametrize("command", [("cluster", "start"), ("run", "-d")])
+def test_a_home_that_cannot_be_made_is_named_first(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    home: str,
+    command: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", home)
+    program = tmp_path / "program.py"
+    program.write_text("")
+    failed = shell(*command, *([str(program)] if command[0] == "run" else []))
+    first = failed.err.splitlines()[0]
+    assert failed.code == 1
+    assert first.startswith(
+        f"error: HEADRACE_HOME ({home}) cannot be used for connection files and logs: "
+    )
+    assert first.endswith("; set it to a folder in which this user alone may write")
+    assert "Traceback" not in failed.err and "while handling" not in failed.err
 
 
 def test_a_setting_that_nobody_has_is_refused_before_anything_starts(shell: Shell) -> None:
