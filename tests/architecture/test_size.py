@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (23, 2_750),
     "cli": (62, 5_620),
     "client": (9, 725),
-    "cluster": (166, 15_920),
+    "cluster": (166, 15_940),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_840),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_310)
+WHEEL_CEILING: Final = (957, 95_320)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
