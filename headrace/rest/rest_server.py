@@ -289,7 +289,7 @@ def start_rest_server(
             identity=identity,
             is_session=is_session,
         )
-    except (ConnectionFileError, OSError) as error:
+    except (ConnectionFileError, HomeFolderError, OSError) as error:
         if is_session:
             raise
         _LOG.warning("there is no dashboard and no REST: %s; %s", error, _WITHOUT_FILE)
