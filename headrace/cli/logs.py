@@ -20,6 +20,7 @@ ALWAYS_HEARD: Final = (
     "headrace.api.settings.slot_sharing_group",
     "headrace.api.streams.window_settings",
     "headrace.cli.daemon.supervisor",
+    "headrace.client.rest_cluster_client",
     "headrace.cluster.job_master.checkpointing.job_lineage",
     "headrace.cluster.resource_manager.workers",
     "headrace.cluster.job_master.job_notices",

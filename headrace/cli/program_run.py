@@ -14,6 +14,7 @@ from headrace.api.client.program_end import (
     Terminated,
     await_left_jobs,
     end_in_order_when_terminated,
+    fate_of_jobs,
     forget_jobs,
     ignore_termination,
     left_jobs,
@@ -62,10 +63,18 @@ def run_here(
 
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
-    set_active_executor(executor, on_submitted=on_submitted, on_finished=on_finished)
+    jobs: list["JobClient"] = []
+
+    def submitted(client: "JobClient") -> None:
+        jobs.append(client)
+        if on_submitted is not None:
+            on_submitted(client)
+
+    set_active_executor(executor, on_submitted=submitted, on_finished=on_finished)
     program_begins()
     forget_jobs()
-    take_back = end_in_order_when_terminated()
+    is_elsewhere = runs_elsewhere(Settings(settings))
+    take_back = end_in_order_when_terminated(lambda: fate_of_jobs(jobs, is_elsewhere=is_elsewhere))
     find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
         try:

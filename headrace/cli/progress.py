@@ -1,8 +1,9 @@
-"""The live display of a running job: a table on a terminal, plain lines elsewhere.
+"""The live display of a running job: a table on a terminal, plain lines elsewhere, or only what it waits for.
 
 It asks the Dispatcher for the job's details. The content is computed from two snapshots of them by pure functions.
 """
 
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from headrace.api.client.job_client import JobClient
 from headrace.cli.figures import rate_text, share_text, shorten, watermark_text
 from headrace.cli.jobs.job_figures import VertexFigures, share_of_time
 from headrace.core.clock import SystemClock
-from headrace.core.error_text import on_one_line
+from headrace.core.error_text import on_one_line, without_controls
 from headrace.core.threads import start_thread
 from headrace.gateways.job_master import JobDetails, VertexDetails
 from headrace.metrics import names
@@ -146,6 +147,11 @@ def _plain_part(vertex: CountedVertex) -> str:
 
 TERMINAL_INTERVAL_S: Final = 0.5
 PLAIN_INTERVAL_S: Final = 2.0
+_RUNNING_INTERVAL_S: Final = 30.0
+_WAIT_PATIENCE_MS: Final = 5_000.0
+_WAIT_INTERVAL_MS: Final = 60_000.0
+_SECONDS: Final = re.compile(r" \(for \d+ s\)")
+"""The part of an explanation that changes all the time."""
 _ASK_TIMEOUT_S: Final = 10.0
 _NAME_LENGTH_MIN: Final = 12
 # The other columns with their padding, at the widest they get: counts like `12.3 k`, a minute of event time.
@@ -207,6 +213,54 @@ class ProgressDisplay:
             previous, last_ns = details, now_ns
             if is_last or details.status.is_terminal_state():
                 return
+
+
+class SlotWait:
+    """Decides when people are told what a job waits for: after a while, and again where the cause has changed. Pure."""
+
+    def __init__(self) -> None:
+        self._since_ms: float | None = None
+        self._told = ""
+        self._told_ms = float("-inf")
+
+    def line(self, explanation: str, monotonic_ms: float) -> str:
+        """Return what to say now, which is mostly nothing; `explanation` is empty while the job lacks no slot."""
+        if not explanation:
+            self._since_ms, self._told = None, ""
+            return ""
+        if self._since_ms is None:
+            self._since_ms = monotonic_ms
+        cause = _SECONDS.sub("", explanation)
+        is_early = monotonic_ms - self._since_ms < _WAIT_PATIENCE_MS
+        if is_early or cause == self._told or monotonic_ms - self._told_ms < _WAIT_INTERVAL_MS:
+            return ""
+        self._told, self._told_ms = cause, monotonic_ms
+        return f"the job waits for slots: {on_one_line(explanation)}"
+
+
+class SlotWaitDisplay(ProgressDisplay):
+    """Says nothing of a job but what it waits for: where there is no display, and the cluster is another process."""
+
+    def __init__(self) -> None:
+        super().__init__(is_terminal=False)
+
+    def _run(self, client: JobClient) -> None:
+        wait, interval_s = SlotWait(), PLAIN_INTERVAL_S
+        while not self._stopped.wait(interval_s):
+            try:
+                details = client.get_job_details().result(_ASK_TIMEOUT_S)
+            except TimeoutError:
+                continue
+            except Exception:
+                # The job's own end says what there is to say.
+                return
+            if details.status.is_terminal_state():
+                return
+            line = wait.line(details.explanation, self._clock.monotonic_ms())
+            if line:
+                click.echo(without_controls(line), err=True)
+            # Details of a job that runs, perhaps for months, are much to ask for.
+            interval_s = PLAIN_INTERVAL_S if details.explanation else _RUNNING_INTERVAL_S
 
 
 def table_of(view: JobView, width: int) -> Table:

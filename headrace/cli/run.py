@@ -320,12 +320,15 @@ def _run_shown(
 ) -> int:
     """Run the program here with what shows its jobs: the id, the display, the answer of `--json`."""
     # Imported late: it brings numpy.
-    from headrace.cli.progress import ProgressDisplay
+    from headrace.cli.progress import ProgressDisplay, SlotWaitDisplay
 
-    display = ProgressDisplay.choose(progress)
     given = Settings(settings)
     # As in Flink, which prints no such lines of a program that a cluster of its own runs.
     is_elsewhere = runs_elsewhere(given)
+    display = ProgressDisplay.choose(progress)
+    if display is None and is_elsewhere:
+        # A cluster of the program's own logs here what its jobs wait for.
+        display = SlotWaitDisplay()
 
     def submitted(client: "JobClient") -> None:
         if answer is not None:

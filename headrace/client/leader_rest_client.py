@@ -27,7 +27,10 @@ class LeaderRestClient:
         settings: Settings,
         notify: Callable[[str], None],
         wait: Wait | None = None,
+        *,
+        on_retry: Callable[[RestUnreachableError], None] = lambda _: None,
     ) -> None:
+        self._on_retry: Final = on_retry
         self._retrieval: Final = retrieval
         # The leader may change between two attempts, so that each of them is one of this class.
         self._settings: Final = settings.with_values({RETRY_MAX_ATTEMPTS.key: "1"})
@@ -78,8 +81,10 @@ class LeaderRestClient:
                     # It does not lead any more, or not yet again, and has not done what was asked for.
                     self._forget(client)
                     reason = str(error)
+            unanswered = RestUnreachableError("the leader's address", reason, attempt)
             if attempt >= self._attempts_max:
-                raise RestUnreachableError("the leader's address", reason, attempt)
+                raise unanswered
+            self._on_retry(unanswered)
             self._wait(self._retry_delay_s)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from headrace.client.client_heartbeat import HEARTBEAT_INTERVAL, keep_alive, tie
 from headrace.client.leader_rest_client import LeaderRestClient
 from headrace.client.rest_dispatcher import RestDispatcher
 from headrace.core.barriers import SavepointFormatType
-from headrace.core.clock import SystemClock
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ClusterDataSetId, JobId
@@ -24,13 +24,15 @@ from headrace.core.threads import EventLoopThread
 from headrace.gateways.dispatcher import JobOverview
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph, offload
-from headrace.rest.client import RestClient
+from headrace.rest.client import RETRY_DELAY, RETRY_MAX_ATTEMPTS, RestClient
+from headrace.rest.client_errors import RestRefusedError, RestUnreachableError
 from headrace.rest.connections import FoundConnection, find_connection
 
 T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(__name__)
 _CANCEL_TIMEOUT_S: Final = 10.0
+_NOTICE_INTERVAL_S: Final = 30.0
 _INLINE_BYTES_MAX: Final = 1 << 18
 """Bytes of a job's payloads that stay in its graph: few enough for the messages of any cluster."""
 
@@ -72,11 +74,14 @@ class RestClusterClient:
         )
 
         client = cls.__new__(cls)
-        client._serve(LeaderRestClient(open_leader_retrieval(settings), settings, _LOG.info))
+        notice = _RetryNotice(settings)
+        retrieval = open_leader_retrieval(settings)
+        client._serve(LeaderRestClient(retrieval, settings, _LOG.info, on_retry=notice.tell))
         return client
 
     def _open(self, found: FoundConnection, settings: Mapping[str, str] | None) -> None:
-        self._serve(RestClient.of(found, settings=Settings(settings)))
+        given = Settings(settings)
+        self._serve(RestClient.of(found, settings=given, on_retry=_RetryNotice(given).tell))
 
     def _serve(self, rest: RestClient | LeaderRestClient) -> None:
         self._rest = rest
@@ -204,6 +209,27 @@ class RestClusterClient:
 
     def _ask(self, call: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(call)
+
+
+class _RetryNotice:
+    """Warns once of a cluster that does not answer, and again only when that goes on for longer than one request."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        pause_count = settings.get_option(RETRY_MAX_ATTEMPTS) - 1
+        self._patience_s: Final = pause_count * settings.get_option(RETRY_DELAY).total_seconds()
+        self._clock: Final = clock or SystemClock()
+        self._silent_until_ms = float("-inf")
+
+    def tell(self, error: RestUnreachableError | RestRefusedError) -> None:
+        """Log where nobody answers, and for how long it is tried again. Before each pause."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._silent_until_ms:
+            return
+        self._silent_until_ms = now_ms + 1000 * max(self._patience_s, _NOTICE_INTERVAL_S)
+        _LOG.warning(
+            "waiting for the cluster, at most %g s (%s, %s): %s",
+            self._patience_s, RETRY_MAX_ATTEMPTS.key, RETRY_DELAY.key, error,
+        )  # fmt: skip
 
 
 def _id_of(job_id: JobId | str) -> JobId:

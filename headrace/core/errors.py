@@ -79,6 +79,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.job_master.coordinators.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
 +- cluster.blob.python_packages: RequirementsNotInstalledError
++- cli.cluster.session: NameTakenError
 +- cli.daemon.daemon_process: DaemonFailedError
 +- cli.daemon.messages: StarterGoneError
 +- cluster.dispatcher.slot_quota: SlotQuotaExceededError

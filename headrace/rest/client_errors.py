@@ -8,6 +8,7 @@ RestError
 +- OperationFailedError     a savepoint or the like was begun, and failed
 +- OperationLateError       it was begun, and has not ended within the client's patience
 +- ConnectionFileError      a connection file is damaged, or others than its owner could have written or read it
++- HomeFolderError          the user's folder of Headrace cannot be made or written
 +- NoClusterError           no connection file leads to a cluster that lives
 +- NoSuchClusterError       none leads to a cluster of this name
 +- SeveralClustersError     several do, and none was named
@@ -109,6 +110,22 @@ class ConnectionFileError(RestError):
         super().__init__(f"the connection file {file} is not used: {reason}")
         self.file = file
         self.reason = reason
+
+
+class HomeFolderError(RestError):
+    """The folder for logs, connection files and the like cannot be made, or nothing can be written there."""
+
+    domain = ErrorDomain.USER
+
+    def __init__(self, home: Path, variable: str, *, is_given: bool, cause: OSError) -> None:
+        reason = cause.strerror or str(cause)
+        what = variable if is_given else "the default folder"
+        advice = "set it to" if is_given else f"set {variable} to"
+        super().__init__(
+            f"{what} ({home}) cannot be used for connection files and logs: {reason}; {advice} a folder in which "
+            "this user alone may write"
+        )
+        self.home = home
 
 
 class NoClusterError(RestError):

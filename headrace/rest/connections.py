@@ -10,7 +10,7 @@ found.
 import contextlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from headrace.core.process.process_start import start_ticks
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client_errors import (
     ConnectionFileError,
+    HomeFolderError,
     NoClusterError,
     NoSuchClusterError,
     SeveralClustersError,
@@ -93,6 +94,18 @@ def headrace_home() -> Path:
     return Path(given).expanduser() if given else Path.home() / ".headrace"
 
 
+@contextlib.contextmanager
+def writing_in_home() -> Generator[None]:
+    """Raise HomeFolderError in place of an OSError: for whoever makes folders and files of the user's home here."""
+    try:
+        yield
+    except OSError as error:
+        is_given = bool(os.environ.get(HOME_VARIABLE))
+        raise HomeFolderError(
+            headrace_home(), HOME_VARIABLE, is_given=is_given, cause=error
+        ) from None
+
+
 def connections_folder() -> Path:
     """Return the folder of connection files."""
     return headrace_home() / "clusters"
@@ -101,13 +114,14 @@ def connections_folder() -> Path:
 def write_connection(connection: ClusterConnection) -> Path:
     """Write the file of a cluster in place of an earlier one for the same port, and return its path.
 
-    ConnectionFileError where the folder is not the user's own alone.
+    ConnectionFileError where the folder is not the user's own alone; HomeFolderError where none can be made.
     """
     folder = connections_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _refuse_shared_folder(folder)
     file = folder / f"{port_of(connection.address)}.json"
-    write_private_file(file, msgspec.json.encode(connection))
+    with writing_in_home():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_shared_folder(folder)
+        write_private_file(file, msgspec.json.encode(connection))
     return file
 
 

@@ -27,7 +27,7 @@ from headrace.core.randomness import secret_token
 from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
 from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
-from headrace.rest.client_errors import ConnectionFileError
+from headrace.rest.client_errors import ConnectionFileError, HomeFolderError
 from headrace.rest.cluster_view import ClusterView, ControlPlane
 from headrace.rest.connections import (
     ClusterConnection,
@@ -35,6 +35,7 @@ from headrace.rest.connections import (
     remove_connection,
     write_connection,
     write_private_file,
+    writing_in_home,
 )
 from headrace.rest.flame_graph_sampler import FLAME_GRAPH_OPTIONS
 from headrace.rest.operations import Operations
@@ -124,8 +125,9 @@ class HttpServer:
                 is_tls=is_tls,
             )
             if identity is not None and certificate is not None:
-                certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_private_file(certificate, identity.certificate)
+                with writing_in_home():
+                    certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    write_private_file(certificate, identity.certificate)
             self._connection = ClusterConnection(
                 self.address,
                 self._guard.token,
@@ -140,7 +142,8 @@ class HttpServer:
             self.connection_file: Final = write_connection(self._connection)
         except BaseException:
             if certificate is not None:
-                certificate.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    certificate.unlink()
             self._socket.close()
             raise
         self._thread: Final = EventLoopThread("headrace-rest")
@@ -168,7 +171,7 @@ class HttpServer:
             )
             try:
                 write_connection(self._connection)
-            except (OSError, ConnectionFileError) as error:
+            except (HomeFolderError, ConnectionFileError) as error:
                 _LOG.warning("commands without -m do not see which driver leads: %s", error)
 
     def close(self) -> None:
@@ -286,7 +289,7 @@ def start_rest_server(
             identity=identity,
             is_session=is_session,
         )
-    except (ConnectionFileError, OSError) as error:
+    except (ConnectionFileError, HomeFolderError, OSError) as error:
         if is_session:
             raise
         _LOG.warning("there is no dashboard and no REST: %s; %s", error, _WITHOUT_FILE)

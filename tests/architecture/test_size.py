@@ -10,11 +10,11 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (45, 5_020),
+    "api": (45, 5_050),
     "checkpoint": (23, 2_760),
-    "cli": (62, 5_610),
-    "client": (9, 710),
-    "cluster": (166, 15_920),
+    "cli": (62, 5_670),
+    "client": (9, 720),
+    "cluster": (166, 15_940),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_840),
@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (51, 5_900),
-    "rest": (81, 7_670),
+    "rest": (81, 7_690),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (53, 6_430),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_240)
+WHEEL_CEILING: Final = (957, 95_400)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

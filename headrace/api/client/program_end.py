@@ -1,8 +1,8 @@
 """Handles the end of a program that has jobs: Ctrl-C, SIGTERM, jobs that nobody awaited, sinks that no job has.
 
 Ctrl-C while a program waits for a job cancels the job; tasks that do not return soon are ended with their processes.
-SIGTERM ends the program in order, with its jobs, workers and Spark. By default Python would end at once, and nobody
-would be told the checkpoint to continue from.
+SIGTERM ends the program in order, with its jobs, workers and Spark; jobs on other clusters go on. By default Python
+would end at once, and nobody would be told the checkpoint to continue from.
 
 A job of `execute_async` ends with its program. If the program never asked for the job's end, that is an error: so is a
 sink, or a whole program, that was never executed. `headrace run` then exits with 1. A plain Python process logs it at
@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -251,14 +251,49 @@ class Terminated(SystemExit):
         super().__init__(EXIT_TERMINATED)
 
 
-def end_in_order_when_terminated() -> Callable[[], None]:
+_OWN_JOBS_END: Final = "the jobs end, and their last checkpoints are kept"
+
+
+def fate_of_jobs(jobs: "Sequence[JobClient]", *, is_elsewhere: bool) -> str:
+    """Return what SIGTERM does to the submitted jobs of a program; nothing where the program knows the end of all.
+
+    `is_elsewhere`: they run on clusters in other processes.
+    """
+    left = [job for job in jobs if not job.has_told_end]
+    staying = [str(job.get_job_id()) for job in left if job.outlives_program]
+    ending = [str(job.get_job_id()) for job in left if not job.outlives_program]
+    parts: list[str] = []
+    if ending and is_elsewhere:
+        # Only `execution.shutdown-on-attached-exit` ties jobs there to their client.
+        are = "is" if len(ending) == 1 else "are"
+        parts.append(
+            f"{_named(ending)} {are} cancelled, as execution.shutdown-on-attached-exit says"
+        )
+    elif ending:
+        parts.append(_OWN_JOBS_END)
+    if len(staying) == 1:
+        parts.append(f"{_named(staying)} goes on: 'headrace cancel {staying[0]}' ends it")
+    elif staying:
+        parts.append(f"{_named(staying)} go on: 'headrace cancel ID' ends one")
+    return "; ".join(parts)
+
+
+def _named(job_ids: list[str]) -> str:
+    return f"job {job_ids[0]}" if len(job_ids) == 1 else f"jobs {', '.join(job_ids)}"
+
+
+def end_in_order_when_terminated(
+    fate: Callable[[], str] = lambda: _OWN_JOBS_END,
+) -> Callable[[], None]:
     """Raise Terminated at the first SIGTERM, unless the program handles it; return a function that undoes this.
 
+    `fate` returns what becomes of jobs then, for the log; it runs in the handler of the signal, and takes no lock.
     Later ones change nothing: the program ends already. Without effect outside of the main thread.
     """
     if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return _nothing
     signal.signal(signal.SIGTERM, _raise_once)
+    _ending.fate = fate
     return _take_back
 
 
@@ -275,19 +310,23 @@ def ignore_termination() -> Callable[[], None]:
 
 
 class _Ending:
-    reason: ClassVar[str] = ""
+    def __init__(self) -> None:
+        self.reason = ""
+        self.fate: Callable[[], str] = lambda: _OWN_JOBS_END
+
+
+_ending: Final = _Ending()
 
 
 def end_program(reason: str) -> None:
     """End the program in order, as SIGTERM does, for a reason that is logged instead; from any thread."""
-    _Ending.reason = reason
+    _ending.reason = reason
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _raise_once(_number: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, _ends_already)
-    reason = _Ending.reason or "terminated: the jobs end, and their last checkpoints are kept"
-    _LOG.warning("%s", reason)
+    _LOG.warning("%s", _ending.reason or ": ".join(filter(None, ("terminated", _ending.fate()))))
     raise Terminated
 
 

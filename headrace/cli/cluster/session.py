@@ -1,7 +1,12 @@
 """The life of a session in this process, from its start to the signal or the client that ends it."""
 
-from collections.abc import Callable
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Final
 
 from headrace.api.client.program_end import (
     Terminated,
@@ -12,7 +17,47 @@ from headrace.cli.cluster.standby import StandbyFile
 from headrace.cli.termination import to_its_end
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.rest.connections import headrace_home, writing_in_home
 from headrace.spark.session_cluster import SessionCluster
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class NameTakenError(HeadraceError):
+    """A cluster of this machine has the name already, or is about to have it."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, name: str, place: str) -> None:
+        super().__init__(
+            f"a cluster called '{name}' runs {place}: stop it with 'headrace cluster stop {name}', or take another "
+            "name"
+        )
+        self.name = name
+
+
+@contextlib.contextmanager
+def taken_name(name: str) -> Generator[None]:
+    """Have the name of a session to this process alone, from before its start to its end. NameTakenError.
+
+    It is a lock of `<home>/names/<name>`, which ends with the process in any case; the empty file stays.
+    """
+    folder = headrace_home() / "names"
+    with writing_in_home():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NameTakenError(name, "on this machine, or is being started") from None
+        except OSError as error:
+            # A file system without locks: that nobody had the name a moment ago must do.
+            _LOG.info("the name '%s' is not locked: %s", name, error)
+        yield
+    finally:
+        os.close(file)
 
 
 def serve_session(

@@ -4,6 +4,7 @@ It serves nobody yet, so that it has no connection file. Its own file, for its o
 `<home>/standbys/<process>.json`, from its first look at the leader until it leads or ends.
 """
 
+import contextlib
 import logging
 import os
 from pathlib import Path
@@ -16,8 +17,13 @@ from headrace.core.clock import SystemClock
 from headrace.core.errors import DECODE_ERRORS
 from headrace.core.process.log_files import private_folder
 from headrace.core.process.process_start import start_ticks
-from headrace.rest.client_errors import ConnectionFileError
-from headrace.rest.connections import headrace_home, read_private_file, write_private_file
+from headrace.rest.client_errors import ConnectionFileError, HomeFolderError
+from headrace.rest.connections import (
+    headrace_home,
+    read_private_file,
+    write_private_file,
+    writing_in_home,
+)
 
 _FILES_MAX: Final = 1_000
 _LOG: Final = logging.getLogger(__name__)
@@ -43,14 +49,15 @@ class StandbyFile:
         self._file: Final = _folder() / f"{os.getpid()}.json"
 
     def write(self, leader: LeaderRecord) -> None:
-        """Write that this process waits behind this leader. OSError."""
+        """Write that this process waits behind this leader. HomeFolderError."""
         pid = os.getpid()
         standby = Standby(
             self._name, pid, start_ticks(pid), self._started, leader.holder, leader.address
         )
-        private_folder(headrace_home())
-        private_folder(_folder())
-        write_private_file(self._file, msgspec.json.encode(standby))
+        with writing_in_home():
+            private_folder(headrace_home())
+            private_folder(_folder())
+            write_private_file(self._file, msgspec.json.encode(standby))
 
     def show(self, leader: LeaderRecord | None) -> None:
         """Write it, if that is possible, as only commands look at it; remove it where there is no leader."""
@@ -59,14 +66,16 @@ class StandbyFile:
             return
         try:
             self.write(leader)
-        except (OSError, ConnectionFileError) as error:
+        except HomeFolderError as error:
             _LOG.warning(
                 "'headrace cluster list' does not show that '%s' stands by: %s", self._name, error
             )
 
     def remove(self) -> None:
         """Remove it, if it is there."""
-        self._file.unlink(missing_ok=True)
+        # Where home cannot be used, nothing was written.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._file.unlink()
 
 
 def live_standbys() -> list[Standby]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.cluster.session import serve_session
+from headrace.cli.cluster.session import NameTakenError, serve_session, taken_name
 from headrace.cli.cluster.standby import live_standbys
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.cli.daemon.daemon_process import DaemonFailedError
@@ -115,15 +115,16 @@ def start_cluster(
         )
     name = _name_of(wanted_name)
     if foreground:
-        return serve_session(
-            Settings(settings),
-            name,
-            None,
-            lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
-            on_standby=lambda leader: click.echo(
-                _standby_text(name, leader_at(leader.holder, leader.address)), err=True
-            ),
-        )
+        with taken_name(name):
+            return serve_session(
+                Settings(settings),
+                name,
+                None,
+                lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
+                on_standby=lambda leader: click.echo(
+                    _standby_text(name, leader_at(leader.holder, leader.address)), err=True
+                ),
+            )
     descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=verbose)
     try:
         found = descriptor.deploy_session_cluster(
@@ -201,8 +202,5 @@ def _name_of(wanted: str | None) -> str:
         names = (_FIRST_NAME, *(f"{_FIRST_NAME}-{number}" for number in range(2, _NAMES_MAX)))
         return next(name for name in names if name not in taken)
     if wanted in taken:
-        raise click.UsageError(
-            f"a cluster called '{wanted}' runs at {taken[wanted]}: stop it with 'headrace cluster stop {wanted}', or "
-            "take another name"
-        )
+        raise click.UsageError(str(NameTakenError(wanted, f"at {taken[wanted]}")))
     return wanted

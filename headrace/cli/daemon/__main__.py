@@ -11,7 +11,7 @@ import msgspec
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import PipelineExecutor, set_default_settings
 from headrace.cli.application_run import run_application
-from headrace.cli.cluster.session import serve_session
+from headrace.cli.cluster.session import serve_session, taken_name
 from headrace.cli.daemon.console_file import ConsoleFile
 from headrace.cli.daemon.messages import (
     Instructions,
@@ -53,15 +53,16 @@ def main() -> int:
                 supervisor = Supervisor(duty, instructions.settings, instructions.is_verbose)
                 return supervisor.run(reporter)
             case RunSession(name, is_standby):
-                return serve_session(
-                    settings,
-                    name,
-                    folder,
-                    lambda cluster: reporter.tell(_ready(cluster, place)),
-                    on_standby=(lambda leader: reporter.tell(_waiting(leader, place)))
-                    if is_standby
-                    else None,
-                )
+                with taken_name(name):
+                    return serve_session(
+                        settings,
+                        name,
+                        folder,
+                        lambda cluster: reporter.tell(_ready(cluster, place)),
+                        on_standby=(lambda leader: reporter.tell(_waiting(leader, place)))
+                        if is_standby
+                        else None,
+                    )
             case RunJobCluster(name):
                 return serve_session(
                     settings,

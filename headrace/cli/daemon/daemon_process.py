@@ -30,7 +30,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import DECODE_ERRORS, ErrorDomain, HeadraceError
 from headrace.core.process.log_files import named_log_folder, private_folder
 from headrace.core.process.log_options import LOG_DIR
-from headrace.rest.connections import TOKEN_VARIABLE, headrace_home
+from headrace.rest.connections import TOKEN_VARIABLE, headrace_home, writing_in_home
 
 START_TIMEOUT_S: Final = 600.0
 """Longest time for which a command waits for a daemon; the parts of a start have shorter bounds of their own."""
@@ -212,12 +212,16 @@ def is_daemon(pid: int) -> bool:
 
 
 def log_folder_of(settings: Mapping[str, str], clock: Clock) -> Path:
-    """Make the log folder of a daemon: below `env.log.dir`, or `logs` in the user's folder of Headrace. OSError."""
+    """Make the log folder of a daemon: below `env.log.dir`, or `logs` in the user's folder of Headrace.
+
+    HomeFolderError; OSError, ConfigurationError of `env.log.dir`.
+    """
     configured = Settings(settings)
     if not configured.get_option(LOG_DIR):
-        private_folder(headrace_home())
-        folder = private_folder(headrace_home() / "logs")
-        configured = configured.with_values({LOG_DIR.key: str(folder)})
+        with writing_in_home():
+            private_folder(headrace_home())
+            folder = private_folder(headrace_home() / "logs")
+            configured = configured.with_values({LOG_DIR.key: str(folder)})
     made = named_log_folder(configured, clock.now_ms())
     assert made is not None, "a folder is configured"
     return made

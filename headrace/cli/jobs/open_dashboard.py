@@ -19,6 +19,7 @@ from headrace.rest.connections import (
     connections_folder,
     port_of,
     write_private_file,
+    writing_in_home,
 )
 
 _HELP: Final = """\
@@ -109,11 +110,12 @@ def signed_in(address: str, token: str) -> str:
 
 
 def write_page(name: str, address: str) -> Path:
-    """Write the page of this name that leads a browser to `address`, for its owner alone."""
+    """Write the page of this name that leads a browser to `address`, for its owner alone. HomeFolderError."""
     folder = connections_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = folder / f"{name}{DASHBOARD_SUFFIX}"
     script = json.dumps(address).replace("<", "\\u003c")
     page = _PAGE.format(link=html.escape(address, quote=True), address=script)
-    write_private_file(file, page.encode())
+    with writing_in_home():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private_file(file, page.encode())
     return file

@@ -275,12 +275,13 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         blocked = self._blocklist.task_manager_lost(host, self.clock.monotonic_ms())
         if blocked:
             _LOG.warning("%s", blocked)
-        for job_id in self._slots.matching.jobs_on(worker_id):
+        job_ids = self._slots.matching.jobs_on(worker_id)
+        for job_id in job_ids:
             job_master = self._job_masters.find(job_id)
             if job_master is not None:
                 job_master.gateway.disconnect_task_manager(worker_id, cause)
         task_manager.gateway.disconnect_resource_manager(self.fencing_token, cause)
-        self._workers.handle(WorkerLost(worker_id, cause))
+        self._workers.handle(WorkerLost(worker_id, cause, frozenset(job_ids)))
         self._slots.handle(TaskManagerRemoved(worker_id))
         self._data_sets.lost(worker_id)
         return True
@@ -383,7 +384,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             len(infos),
             sum(info.slot_count for info in infos),
             sum(info.free_slot_count for info in infos),
-            self._workers.describe_pending(),
+            self._workers.describe_pending(self._slots.waiting_since_ms),
         )
         return ResourceOverview(
             infos,

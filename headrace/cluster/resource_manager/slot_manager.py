@@ -88,6 +88,8 @@ class SlotManager:
             are_cut=settings.get_option(FINE_GRAINED),
         )
         """Slots and needs as they stand, to be read only; `handle` changes them."""
+        self.waiting_since_ms: dict[JobId, float] = {}
+        """The jobs that lack slots, each with the monotonic time since which it does; to be read only."""
 
     def handle(self, event: SlotEvent) -> None:
         """Something about slots or needs has changed."""
@@ -97,7 +99,12 @@ class SlotManager:
         if isinstance(event, RequirementsDeclared):
             # Whoever asks again is told again.
             self._refused = {one for one in self._refused if one[0] != event.job_id}
-        missing_count, sized = self._missing()
+        missing = self.matching.missing()
+        now_ms = self._endpoint.clock.monotonic_ms()
+        self.waiting_since_ms = {
+            entry.job_id: self.waiting_since_ms.get(entry.job_id, now_ms) for entry in missing
+        }
+        missing_count, sized = self._missing(missing)
         # TaskManagers that registered and have not reported yet will serve some of that.
         coming_count = 0
         for task_manager in self._task_managers:
@@ -116,14 +123,13 @@ class SlotManager:
             )
         )
 
-    def _missing(self) -> tuple[int, Counter[ResourceProfile]]:
+    def _missing(self, missing: Sequence[MissingSlots]) -> tuple[int, Counter[ResourceProfile]]:
         """Return how many slots of usual TaskManagers are missing, and the sizes of those that need one of their own.
 
         JobMasters are told of slots that can never come.
         """
         usual: list[MissingSlots] = []
         sized: Counter[ResourceProfile] = Counter()
-        missing = self.matching.missing()
         if not missing:
             return 0, sized
         total = self._usual_resources()

@@ -16,12 +16,12 @@ Times are monotonic milliseconds. Source: Flink ActiveResourceManager, Standalon
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
-from headrace.core.ids import ResourceId
+from headrace.core.ids import JobId, ResourceId
 from headrace.core.resource_profile import ResourceProfile
 
 _TOMBSTONES_MAX: Final = 1000
@@ -125,10 +125,14 @@ class WorkerTerminated:
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """The worker's TaskManager stopped answering, said goodbye or was rejected: the process is not wanted any more."""
+    """The worker's TaskManager stopped answering, said goodbye or was rejected: the process is not wanted any more.
+
+    `job_ids`: the jobs that had slots there.
+    """
 
     worker_id: ResourceId
     cause: str
+    job_ids: frozenset[JobId] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,8 @@ class WorkerPool:
     limits: PoolLimits
     new_worker_id: Callable[[], ResourceId]
     last_failure: str = ""
+    _last_failure_ms: float = float("-inf")
+    _last_failure_jobs: frozenset[JobId] = frozenset()
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
     _tombstones: dict[ResourceId, str] = field(default_factory=dict[ResourceId, str])
     _missing_slot_count: int = 0
@@ -268,9 +274,9 @@ class WorkerPool:
                     self._redundant_missing_count = max(0, self._redundant_missing_count - 1)
             case WorkerTerminated(worker_id, diagnostics):
                 self._terminated(worker_id, diagnostics, monotonic_ms)
-            case WorkerLost(worker_id, cause):
+            case WorkerLost(worker_id, cause, job_ids):
                 if worker_id in self._workers:
-                    self._terminated(worker_id, cause, monotonic_ms)
+                    self._terminated(worker_id, cause, monotonic_ms, job_ids)
                     actions.append(ReleaseWorker(worker_id, cause))
             case WorkerDecommissioned(worker_id, cause):
                 worker = self._workers.get(worker_id)
@@ -319,8 +325,12 @@ class WorkerPool:
         worker = self._workers.get(worker_id)
         return None if worker is None else worker.profile
 
-    def describe_pending(self, monotonic_ms: float) -> str:
-        """Say what the wait for workers is about, for people; empty where nobody is waited for."""
+    def describe_pending(self, monotonic_ms: float, waiting: Mapping[JobId, float]) -> str:
+        """Say what the wait for workers is about, for people; empty where nobody is waited for.
+
+        `waiting`: the jobs that lack slots, each with the monotonic time since which it does. The last failure is named
+        where it came after that, or was of a worker that one of them used.
+        """
         parts: list[str] = []
         for state, text in (
             (WorkerState.REQUESTED, "wait for a place on the host"),
@@ -340,7 +350,10 @@ class WorkerPool:
                 parts.append(
                     f"slotmanager.number-of-slots.max allows no more than {self.limits.slots_max} slot(s)"
                 )
-        if self.last_failure:
+        if any(
+            job_id in self._last_failure_jobs or since_ms <= self._last_failure_ms
+            for job_id, since_ms in waiting.items()
+        ):
             parts.append(f"last failure of a worker: {self.last_failure}")
         return "; ".join(parts)
 
@@ -413,12 +426,19 @@ class WorkerPool:
                 worker, state=state, since_ms=monotonic_ms, is_previous=False
             )
 
-    def _terminated(self, worker_id: ResourceId, diagnostics: str, monotonic_ms: float) -> None:
+    def _terminated(
+        self,
+        worker_id: ResourceId,
+        diagnostics: str,
+        monotonic_ms: float,
+        job_ids: frozenset[JobId] = frozenset(),
+    ) -> None:
         worker = self._workers.pop(worker_id, None)
         if worker is None:
             return
         self._remember_given_up(worker_id, diagnostics)
         self.last_failure = f"{worker_id}: {diagnostics}"
+        self._last_failure_ms, self._last_failure_jobs = monotonic_ms, job_ids
         if worker.state is not WorkerState.REGISTERED:
             self._count_failure(monotonic_ms)
 

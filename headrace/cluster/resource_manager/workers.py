@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from math import ceil
 from typing import Any, Final
@@ -39,7 +39,7 @@ from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLO
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import ResourceId
+from headrace.core.ids import JobId, ResourceId
 from headrace.core.resource_profile import ResourceProfile
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.options import HEARTBEAT_TIMEOUT
@@ -204,9 +204,9 @@ class Workers:
         """Workers that failed before they registered, in the last minute."""
         return self._pool.start_failures_per_second(self._endpoint.clock.monotonic_ms())
 
-    def describe_pending(self) -> str:
-        """Say what the wait for workers is about, for people."""
-        return self._pool.describe_pending(self._endpoint.clock.monotonic_ms())
+    def describe_pending(self, waiting: Mapping[JobId, float]) -> str:
+        """Say what the wait of jobs for workers is about, for people; see WorkerPool."""
+        return self._pool.describe_pending(self._endpoint.clock.monotonic_ms(), waiting)
 
     # WorkerListener: any thread
 

@@ -1,12 +1,16 @@
 """The end of a program that runs in this process: Ctrl-C, again and again, leaves no part of it out."""
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
 
 import pytest
 
-from headrace.api.executors import PipelineExecutor
+from headrace.api.client.program_end import EXIT_TERMINATED
+from headrace.api.executors import PipelineExecutor, job_submitted
 from headrace.cli.logs import EXIT_INTERRUPTED
 from headrace.cli.program_run import run_here
 from headrace.client.program import Program
@@ -44,3 +48,23 @@ def test_a_second_ctrl_c_leaves_neither_the_record_of_the_end_nor_the_close_out(
     assert found == 7
     assert (ended, closed) == ([(code,)] * 2, [()] * 2)
     assert capsys.readouterr().err.count("still stopping") == 2
+
+
+def test_sigterm_tells_that_a_job_of_a_session_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = SimpleNamespace(
+        get_job_id=lambda: "ab1", outlives_program=True, has_told_end=False
+    )
+    heard: list[object] = []
+    executor: Any = SimpleNamespace(close=lambda: None)
+
+    def submit_and_be_terminated(_: Program) -> None:
+        job_submitted(client)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("headrace.cli.program_run.run_as_main", submit_and_be_terminated)
+    program, settings = Program(tmp_path / "program.py"), {"execution.target": "remote"}
+    code = run_here(program, settings, executor, on_submitted=heard.append)
+    assert (code, heard) == (EXIT_TERMINATED, [client])
+    assert caplog.messages == ["terminated: job ab1 goes on: 'headrace cancel ab1' ends it"]

@@ -1,8 +1,15 @@
 """Figures of the live display, computed from two snapshots of a job."""
 
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
 import pytest
 
 from headrace.cli.progress import (
+    SlotWait,
+    SlotWaitDisplay,
     plain_line,
     rate_text,
     shorten,
@@ -119,3 +126,55 @@ def test_a_plain_line_names_rate_watermark_and_shares() -> None:
         )
     )
     assert "Source -> Map 0/s wm - busy 25% bp 0%" in line
+
+
+LACKS = "job 6a6a6a6a lacks 3 of 6 slot(s); 1 worker(s) wait for a place on the host (for {} s)"
+
+
+def test_what_a_job_waits_for_is_told_after_a_while_and_once() -> None:
+    wait = SlotWait()
+    told = [wait.line(LACKS.format(second), second * 1000.0) for second in range(0, 600, 2)]
+    assert [line for line in told if line] == [f"the job waits for slots: {LACKS.format(6)}"]
+
+
+def test_another_cause_is_told_at_most_every_minute() -> None:
+    wait = SlotWait()
+    wait.line(LACKS, 0)
+    assert wait.line(LACKS, 5_000)
+    assert wait.line("the ResourceManager cannot be reached", 64_999) == ""
+    assert "cannot be reached" in wait.line("the ResourceManager cannot be reached", 65_000)
+
+
+def test_a_job_that_waits_again_is_told_of_again() -> None:
+    wait = SlotWait()
+    wait.line(LACKS, 0)
+    assert wait.line(LACKS, 5_000)
+    assert wait.line("", 70_000) == ""
+    assert wait.line(LACKS, 80_000) == ""
+    assert wait.line(LACKS, 85_000)
+
+
+def test_without_a_display_the_wait_goes_to_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lacking = msgspec.structs.replace(job(), explanation=LACKS.format(9))
+    ended = msgspec.structs.replace(job(), status=JobStatus.FINISHED)
+    answers = iter([TimeoutError(), lacking, lacking, lacking, ended])
+    has_asked_all = threading.Event()
+
+    def result(_: float) -> JobDetails:
+        answer = next(answers)
+        if answer is ended:
+            has_asked_all.set()
+        if isinstance(answer, TimeoutError):
+            raise answer
+        return answer
+
+    client: Any = SimpleNamespace(get_job_details=lambda: SimpleNamespace(result=result))
+    monkeypatch.setattr("headrace.cli.progress.PLAIN_INTERVAL_S", 0.001)
+    monkeypatch.setattr("headrace.cli.progress._WAIT_PATIENCE_MS", 0.0)
+    display = SlotWaitDisplay()
+    display.watch(client)
+    assert has_asked_all.wait(10)
+    display.stop()
+    assert capsys.readouterr().err == f"the job waits for slots: {LACKS.format(9)}\n"

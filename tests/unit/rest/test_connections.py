@@ -13,6 +13,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.process.process_start import start_ticks
 from headrace.rest.client_errors import (
     ConnectionFileError,
+    HomeFolderError,
     NoClusterError,
     NoSuchClusterError,
     SeveralClustersError,
@@ -367,3 +368,17 @@ def test_several_sessions_and_no_name_are_an_error_that_lists_them() -> None:
 def test_no_session_is_an_error_that_says_how_to_start_one() -> None:
     with pytest.raises(NoSuchClusterError, match="headrace cluster start'"):
         find_session(None, silent)
+
+
+def test_a_default_folder_that_cannot_be_made_is_told_with_the_variable_for_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".headrace").write_text("a file")
+    monkeypatch.delenv("HEADRACE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(HomeFolderError) as raised:
+        write_connection(ClusterConnection("http://127.0.0.1:8081", "t", os.getpid()))
+    assert str(raised.value) == (
+        f"the default folder ({tmp_path}/.headrace) cannot be used for connection files and logs: Not a directory; "
+        "set HEADRACE_HOME to a folder in which this user alone may write"
+    )

@@ -8,6 +8,7 @@ import socket
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ from headrace.core.security.tls import TlsIdentity, generate_identity
 from headrace.rest import bounded_http_server
 from headrace.rest.authentication import GuardedApplication, Receive, Scope, Send
 from headrace.rest.client import RestClient
-from headrace.rest.client_errors import RestUnreachableError
+from headrace.rest.client_errors import HomeFolderError, RestUnreachableError
+from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.connections import read_connection
 from headrace.rest.rest_server import (
     HttpServer,
@@ -26,6 +28,7 @@ from headrace.rest.rest_server import (
     bind,
     place_of_cluster,
     refuse_impossible_settings,
+    start_rest_server,
 )
 from testkit.waiting import wait_until
 from tests.unit.rest.golden_shapes import assert_golden
@@ -393,3 +396,19 @@ def test_a_task_manager_that_has_just_gone_spoils_no_figures_of_the_others(
         cluster.dispatcher.failure = ValueError("a JobMaster has just gone")
         assert len(cluster.get("/taskmanagers").json["taskmanagers"]) == 1
         assert cluster.get("/jobs/metrics?get=uptime").json == []
+
+
+@pytest.mark.parametrize("is_session", [False, True])
+def test_a_program_runs_without_rest_where_its_home_cannot_be_made_and_a_session_does_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_session: bool
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", "/dev/null/x")
+    nobody: Any = None
+    control = ControlPlane(nobody, nobody, nobody)
+    settings, clock = Settings({"rest.port": "0"}), SystemClock()
+    if is_session:
+        with pytest.raises(HomeFolderError, match="HEADRACE_HOME"):
+            start_rest_server(control, settings, clock, name="job", is_session=True)
+        return
+    assert start_rest_server(control, settings, clock, name="job") is None
+    assert "there is no dashboard and no REST: HEADRACE_HOME (/dev/null/x)" in caplog.text

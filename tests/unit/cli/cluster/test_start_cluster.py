@@ -2,10 +2,17 @@
 
 import os
 import re
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
+from headrace.cli.cluster.session import taken_name
 from headrace.cli.cluster.start_cluster import start_cluster
+from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
+from headrace.cli.daemon.messages import RunSession
 from headrace.cli.options import declare_all_options
 from headrace.core.config import unknown_settings
 from headrace.graph.pipeline_options import FREE_PREFIXES
@@ -32,6 +39,63 @@ def test_a_name_that_a_cluster_has_is_refused(shell: Shell) -> None:
     refused = shell("cluster", "start", "--name", "nightly")
     assert refused.code == 1
     assert "'nightly' runs at http://127.0.0.1:8081" in refused.err
+
+
+@pytest.mark.parametrize("home", ["/dev/null/x", "/proc/nothing"])
+@pytest.mark.parametrize("command", [("cluster", "start"), ("run", "-d")])
+def test_a_home_that_cannot_be_made_is_named_first(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    home: str,
+    command: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", home)
+    program = tmp_path / "program.py"
+    program.write_text("")
+    failed = shell(*command, *([str(program)] if command[0] == "run" else []))
+    first = failed.err.splitlines()[0]
+    assert failed.code == 1
+    assert first.startswith(
+        f"error: HEADRACE_HOME ({home}) cannot be used for connection files and logs: "
+    )
+    assert first.endswith("; set it to a folder in which this user alone may write")
+    assert "Traceback" not in failed.err and "while handling" not in failed.err
+
+
+HOLDER = """\
+import sys
+from headrace.cli.cluster.session import taken_name
+with taken_name("nightly"):
+    print("has it", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_of_two_that_start_under_one_name_the_second_fails_until_the_first_has_ended(
+    shell: Shell,
+) -> None:
+    command = [sys.executable, "-c", HOLDER]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "has it\n"
+        refused = shell("cluster", "start", "--foreground", "--name", "nightly")
+        first.kill()
+    assert refused.code == 1
+    assert refused.err.splitlines()[0] == (
+        "error: a cluster called 'nightly' runs on this machine, or is being started: stop it with "
+        "'headrace cluster stop nightly', or take another name"
+    )
+    with taken_name("nightly"), taken_name("another"):
+        pass
+
+
+def test_a_daemon_of_a_name_that_another_one_takes_ends_with_that_error() -> None:
+    with taken_name("nightly"):
+        daemon = DaemonProcess(RunSession("nightly"), {})
+        with pytest.raises(DaemonFailedError, match="a cluster called 'nightly' runs on"):
+            daemon.report()
+    assert not daemon.log_folder.exists()
 
 
 def test_a_setting_that_nobody_has_is_refused_before_anything_starts(shell: Shell) -> None:

@@ -14,6 +14,7 @@ from headrace.cli.daemon.messages import Instructions, RunProgram, RunSession
 from headrace.client.program import Program
 from headrace.core.clock import SystemClock
 from headrace.core.process.process_start import start_ticks
+from headrace.rest.client_errors import HomeFolderError
 from testkit.waiting import wait_until
 
 SECRET = "fs.s3a.secret.key", "hush-hush"
@@ -141,5 +142,5 @@ def test_logs_go_where_the_settings_say(tmp_path: Path) -> None:
 def test_a_home_that_others_may_write_to_is_refused(home: Path) -> None:
     home.mkdir()
     home.chmod(0o777)
-    with pytest.raises(PermissionError, match="others may write"):
+    with pytest.raises(HomeFolderError, match="others may write"):
         log_folder_of({}, SystemClock())

@@ -127,6 +127,18 @@ def test_when_the_host_loses_a_worker_its_jobs_hear_it_and_another_is_asked_for(
     assert "killed with signal 9" in world.explanation
 
 
+def test_a_failure_from_before_a_job_waited_is_not_named_as_its_cause(world: World) -> None:
+    world.declare(1)
+    world.driver.listener.worker_terminated(WORKER, "no memory")
+    world.run_for(10)
+    assert "no memory" in world.explanation
+    world.declare(0)
+    world.run_for(600_000)
+    world.declare(1)
+    assert "lacks 1 of 1 slot(s)" in world.explanation
+    assert "no memory" not in world.explanation
+
+
 def test_a_host_that_is_blocked_is_told_with_the_setting(caplog: pytest.LogCaptureFixture) -> None:
     world = World({"headrace.blocklist.lost-task-managers": "1"})
     world.declare(1)

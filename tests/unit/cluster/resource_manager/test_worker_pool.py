@@ -21,7 +21,7 @@ from headrace.cluster.resource_manager.worker_pool import (
     WorkerStarted,
     WorkerTerminated,
 )
-from headrace.core.ids import ResourceId
+from headrace.core.ids import JobId, ResourceId
 from headrace.core.resource_profile import ResourceProfile
 
 ON_DEMAND = PoolLimits(
@@ -34,6 +34,7 @@ ON_DEMAND = PoolLimits(
     retry_interval_ms=3_000,
 )
 W1, W2, W3 = (ResourceId(f"w-{number}") for number in (1, 2, 3))
+JOB, OTHER_JOB = JobId(b"j" * 16), JobId(b"o" * 16)
 
 
 def new_pool(limits: PoolLimits = ON_DEMAND) -> WorkerPool:
@@ -59,13 +60,13 @@ def test_slots_of_one_worker_serve_several_needs() -> None:
 def test_no_more_workers_are_asked_for_than_the_host_can_run() -> None:
     pool = new_pool(replace(ON_DEMAND, max_count=1))
     assert pool.handle(missing(3), 0) == [RequestWorker(W1)]
-    assert "no more than 1 worker" in pool.describe_pending(1000)
+    assert "no more than 1 worker" in pool.describe_pending(1000, {JOB: 0})
 
 
 def test_no_more_workers_are_asked_for_than_slots_are_allowed() -> None:
     pool = new_pool(replace(ON_DEMAND, slots_per_worker=2, max_count=9, slots_max=5))
     assert pool.handle(missing(20), 0) == [RequestWorker(W1), RequestWorker(W2)]
-    explained = pool.describe_pending(1000)
+    explained = pool.describe_pending(1000, {JOB: 0})
     assert "slotmanager.number-of-slots.max allows no more than 5 slot(s)" in explained
 
 
@@ -156,7 +157,7 @@ def test_a_worker_that_dies_before_it_registers_is_replaced() -> None:
     pool.handle(missing(1), 0)
     assert pool.handle(WorkerTerminated(W1, "no memory"), 1) == [RequestWorker(W2)]
     assert pool.refusal_of(W1) is not None
-    assert "w-1: no memory" in pool.describe_pending(1)
+    assert "w-1: no memory" in pool.describe_pending(1, {JOB: 0})
 
 
 def test_too_many_failures_hold_new_requests_back_for_a_while() -> None:
@@ -349,3 +350,16 @@ def test_a_fixed_pool_replaces_a_decommissioned_worker_at_once() -> None:
     assert pool.handle(missing(0), 0) == [RequestWorker(W1)]
     pool.handle(WorkerRegistered(W1), 0)
     assert pool.handle(WorkerDecommissioned(W1, "sold"), 0) == [RequestWorker(W2)]
+
+
+def test_the_last_failure_is_named_only_to_a_job_that_waited_then_or_used_the_worker() -> None:
+    pool = new_pool()
+    pool.handle(missing(1), 0)
+    pool.handle(WorkerRegistered(W1), 1)
+    pool.handle(WorkerLost(W1, "killed", frozenset({JOB})), 100)
+    told = "last failure of a worker: w-1: killed"
+    assert told in pool.describe_pending(700, {OTHER_JOB: 100})
+    assert told in pool.describe_pending(700, {JOB: 600})
+    assert told in pool.describe_pending(700, {OTHER_JOB: 600, JOB: 650})
+    assert "killed" not in pool.describe_pending(700, {OTHER_JOB: 101})
+    assert "killed" not in pool.describe_pending(700, {})
