@@ -63,7 +63,7 @@ def run_here(
 
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
-    jobs: list["JobClient"] = []
+    jobs: list[JobClient] = []
 
     def submitted(client: "JobClient") -> None:
         jobs.append(client)

@@ -127,7 +127,16 @@ def run_with_another_make(
     commands = folder / "commands"
     (folder / ".venv" / "bin").mkdir(parents=True)
     commands.mkdir()
-    names = ("npm", "initdb", "prometheus-pushgateway", "chromium", "zsh", "fish", "apt-get")
+    names = (
+        "npm",
+        "initdb",
+        "prometheus",
+        "prometheus-pushgateway",
+        "chromium",
+        "zsh",
+        "fish",
+        "apt-get",
+    )
     nothing = (commands / name for name in names)
     for command in (*nothing, folder / ".venv/bin/headrace", folder / ".ci/check-demo"):
         command.write_text("#!/bin/sh\n")
@@ -156,7 +165,7 @@ def test_it_runs_each_step_once_and_shows_what_it_prints(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("fails", "lasts"),
-    [("check", "test-browser"), ("test-flink", "test-browser"), ("test-browser", "check")],
+    [("check", "test-browser"), ("check", "test-flink"), ("test-browser", "check")],
 )
 def test_the_first_failure_ends_what_runs_beside_it(tmp_path: Path, fails: str, lasts: str) -> None:
     done = run_with_another_make(tmp_path, fails, lasts)
