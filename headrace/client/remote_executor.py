@@ -87,11 +87,14 @@ class RemoteExecutor:
         return client
 
     def default_parallelism(self) -> int:
-        """Return the cluster's `parallelism.default`, or the number of slots that it has now; at least 1."""
+        """Return the cluster's `parallelism.default`, or the number of slots that are free now; at least 1.
+
+        Slots of other jobs are none of its own: it would wait for them with those that it got.
+        """
         if self._parallelism is None:
             cluster = self._cluster()
             said = Settings(cluster.cluster_settings()).get_option(PARALLELISM)
-            self._parallelism = said if said > 0 else max(1, cluster.slots_total())
+            self._parallelism = said if said > 0 else max(1, cluster.slots_available())
         return self._parallelism
 
     def known_parallelism(self) -> int | None:

@@ -167,9 +167,9 @@ class RestClusterClient:
         """Delete what a job left, or is going to leave."""
         self._ask(self._dispatcher.release_data_set(data_set))
 
-    def slots_total(self) -> int:
-        """Return the number of slots that the cluster's TaskManagers have now."""
-        return self._ask(self._dispatcher.slots_total())
+    def slots_available(self) -> int:
+        """Return the number of slots of the cluster's TaskManagers that no job has now."""
+        return self._ask(self._dispatcher.slots_available())
 
     def cluster_settings(self) -> dict[str, str]:
         """Return the settings of the cluster, secrets masked."""

@@ -292,9 +292,9 @@ class RestDispatcher(DispatcherGateway):
         path = path_of("datasets", data_set.data_set_id.hex())
         await self._message(Acknowledge, "DELETE", path, query={"job": data_set.job_id.hex()})
 
-    async def slots_total(self) -> int:
-        """Return the number of slots that the cluster's TaskManagers have now."""
-        return int((await self._json("GET", "/overview"))["slots-total"])
+    async def slots_available(self) -> int:
+        """Return the number of slots of the cluster's TaskManagers that no job has now."""
+        return int((await self._json("GET", "/overview"))["slots-available"])
 
     async def cluster_settings(self) -> dict[str, str]:
         """Return the settings of the cluster, secrets masked."""

@@ -54,7 +54,7 @@ class DaemonClusterDescriptor(ClusterDescriptor):
             # Its answer shows that clients reach it.
             if not deployed.leader:
                 with deployed.get_cluster_client(self.settings) as client:
-                    client.slots_total()
+                    client.slots_available()
         except BaseException:
             daemon.end()
             raise

@@ -150,7 +150,7 @@ def test_remote_programs_find_the_leader(
 ) -> None:
     first, second = two
     second.answers["GET /jobmanager/config"] = []
-    second.answers["GET /overview"] = {"slots-total": 7}
+    second.answers["GET /overview"] = {"slots-available": 7}
     election.leads(1, first.address)
     election.leads(2, second.address)
     executor = RemoteExecutor(Settings(election.settings))

@@ -123,18 +123,21 @@ def test_files_of_this_machine_are_refused_by_a_cluster_on_another(
 
 
 @pytest.mark.parametrize(
-    ("configured", "slots", "parallelism"), [("3", 8, 3), (None, 8, 8), (None, 0, 1)]
+    ("configured", "slots", "free", "parallelism"),
+    [("3", 8, 8, 3), (None, 8, 8, 8), (None, 8, 5, 5), (None, 8, 0, 1), (None, 0, 0, 1)],
 )
 def test_the_default_parallelism_is_the_clusters(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     configured: str | None,
     slots: int,
+    free: int,
     parallelism: int,
 ) -> None:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
     config = [{"key": "parallelism.default", "value": configured}] if configured else []
-    answers = {"GET /jobmanager/config": config, "GET /overview": {"slots-total": slots}}
+    overview = {"slots-total": slots, "slots-available": free}
+    answers = {"GET /jobmanager/config": config, "GET /overview": overview}
     with fake_cluster(answers, token="") as cluster:
         executor = RemoteExecutor(Settings({"rest.address": cluster.address}))
         assert executor.known_parallelism() is None
