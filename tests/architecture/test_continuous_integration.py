@@ -144,8 +144,9 @@ def run_with_another_make(
     (commands / "make").write_text(MAKE)
     (commands / "make").chmod(0o755)
     variables = {"PATH": f"{commands}:{os.environ['PATH']}", "FAILS": fails, "LASTS": lasts}
+    # A shell cannot trap what was ignored when it began, as in a run in the background of a script.
     return subprocess.run(
-        [str(folder / ".ci" / "run")],
+        ["env", "--default-signal=INT", str(folder / ".ci" / "run")],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
