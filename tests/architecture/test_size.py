@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (45, 5_050),
     "checkpoint": (23, 2_760),
-    "cli": (62, 5_670),
+    "cli": (62, 5_680),
     "client": (9, 720),
     "cluster": (166, 15_940),
     "common": (21, 150),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_400)
+WHEEL_CEILING: Final = (957, 95_420)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -41,23 +41,39 @@ class NameTakenError(HeadraceError):
 def taken_name(name: str) -> Generator[None]:
     """Have the name of a session to this process alone, from before its start to its end. NameTakenError.
 
-    It is a lock of `<home>/names/<name>`, which ends with the process in any case; the empty file stays.
+    It is a lock of `<home>/names/<name>`, which ends with the process in any case.
     """
     folder = headrace_home() / "names"
+    file = None
+    while file is None:
+        file = _locked(folder, name)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
+        os.close(file)
+
+
+def _locked(folder: Path, name: str) -> int | None:
+    """Return the descriptor of a file whose lock is held, or None where it was deleted meanwhile. NameTakenError."""
     with writing_in_home():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NameTakenError(name, "on this machine, or is being started") from None
-        except OSError as error:
-            # A file system without locks: that nobody had the name a moment ago must do.
-            _LOG.info("the name '%s' is not locked: %s", name, error)
-        yield
-    finally:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         os.close(file)
+        raise NameTakenError(name, "on this machine, or is being started") from None
+    except OSError as error:
+        # A file system without locks: that nobody had the name a moment ago must do.
+        _LOG.info("the name '%s' is not locked: %s", name, error)
+        return file
+    if os.fstat(file).st_nlink:
+        return file
+    # Who had the name before has deleted its file after this process had opened it.
+    os.close(file)
+    return None
 
 
 def serve_session(

@@ -12,6 +12,7 @@ Records are sealed with the user's key. Source: Flink LeaderElectionDriver; Burr
 from collections.abc import Sequence
 from typing import Final
 
+from headrace.checkpoint.errors import RecordNotTrustedError
 from headrace.checkpoint.storage.file_systems import (
     FileEntry,
     child_uri,
@@ -58,8 +59,15 @@ class LeaderFiles:
         epochs = self._epochs()
         if not epochs:
             return None
-        uri = self._uri(epochs[-1])
-        return self._sealed.decode(bytes(read_all(uri)), epochs[-1], uri)
+        uri, content = self._uri(epochs[-1]), b""
+        while True:
+            last, content = content, bytes(read_all(uri))
+            try:
+                return self._sealed.decode(content, epochs[-1], uri)
+            except RecordNotTrustedError:
+                # An object store cuts a record to its old length that is renewed while it is read. Damage stays.
+                if content == last:
+                    raise
 
     def newest_epoch(self) -> int:
         """Return the newest epoch; 0: nobody has ever led."""

@@ -1,5 +1,6 @@
 """`headrace cluster start`: what it refuses, and which name it gives."""
 
+import fcntl
 import os
 import re
 import subprocess
@@ -9,14 +10,14 @@ from subprocess import PIPE
 
 import pytest
 
-from headrace.cli.cluster.session import taken_name
+from headrace.cli.cluster.session import NameTakenError, taken_name
 from headrace.cli.cluster.start_cluster import start_cluster
 from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
 from headrace.cli.daemon.messages import RunSession
 from headrace.cli.options import declare_all_options
 from headrace.core.config import unknown_settings
 from headrace.graph.pipeline_options import FREE_PREFIXES
-from headrace.rest.connections import ClusterConnection, write_connection
+from headrace.rest.connections import ClusterConnection, headrace_home, write_connection
 from tests.architecture.floor_plan import ROOT
 from tests.unit.cli.shell import Shell
 
@@ -65,7 +66,7 @@ def test_a_home_that_cannot_be_made_is_named_first(
 
 HOLDER = """\
 import sys
-from headrace.cli.cluster.session import taken_name
+from headrace.cli.cluster.session import NameTakenError, taken_name
 with taken_name("nightly"):
     print("has it", flush=True)
     sys.stdin.read()
@@ -87,7 +88,28 @@ def test_of_two_that_start_under_one_name_the_second_fails_until_the_first_has_e
         "'headrace cluster stop nightly', or take another name"
     )
     with taken_name("nightly"), taken_name("another"):
-        pass
+        names = headrace_home() / "names"
+        assert sorted(file.name for file in names.iterdir()) == ["another", "nightly"]
+    assert list(names.iterdir()) == []
+
+
+def test_a_name_whose_file_is_deleted_while_it_is_taken_is_taken_with_another_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lock, opened = fcntl.flock, list[int]()
+
+    def after_its_holder(file: int, operation: int) -> None:
+        opened.append(file)
+        if len(opened) == 1:
+            # The one that had the name ends between open and lock.
+            (headrace_home() / "names" / "nightly").unlink()
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", after_its_holder)
+    with taken_name("nightly"):
+        assert len(opened) == 2
+        with pytest.raises(NameTakenError), taken_name("nightly"):
+            pass
 
 
 def test_a_daemon_of_a_name_that_another_one_takes_ends_with_that_error() -> None:

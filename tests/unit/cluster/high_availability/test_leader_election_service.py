@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.errors import CheckpointStorageError, RecordNotTrustedError
+from headrace.checkpoint.storage.file_systems import read_all
 from headrace.checkpoint.storage.metadata_key import MetadataKey
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.high_availability.leader_files import LeaderFiles
@@ -225,3 +226,29 @@ def test_a_standby_that_could_not_lead_any_more_waits_no_longer_and_never_takes_
     second.election.await_leadership()
     assert second.leads
     second.election.close()
+
+
+def test_a_record_that_is_renewed_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = Contender(tmp_path, "a", 1)
+    leader.run(0)
+    files, reads = leader_files(tmp_path, 2), list[int]()
+
+    def cut_once(uri: str) -> memoryview:
+        content = read_all(uri)
+        reads.append(len(content))
+        return content[: len(content) - (1 if len(reads) == 1 else 0)]
+
+    monkeypatch.setattr(f"{LeaderFiles.__module__}.read_all", cut_once)
+    record = files.newest()
+    assert (record is not None and record.epoch, len(reads)) == (1, 2)
+
+
+def test_a_record_that_stays_damaged_is_refused(tmp_path: Path) -> None:
+    leader = Contender(tmp_path, "a", 1)
+    leader.run(0)
+    [file] = tmp_path.rglob("epoch-*")
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(RecordNotTrustedError, match="no seal"):
+        leader_files(tmp_path, 2).newest()
