@@ -195,6 +195,25 @@ describe("findSilence", () => {
     expect(found.map((each) => [each.vertexId, each.subtask])).toEqual([["source", 0]]);
   });
 
+  it.each([
+    ["are older than those of the source", 80_000, 80_000],
+    ["have not come yet", null, null],
+  ])("takes no vertex that waits itself for the cause where its figures %s", (_, input, output) => {
+    const right = aVertex("right", { writeRecords: 9 });
+    const map = aVertex("map", { inputs: ["source"], readRecords: 9, writeRecords: 9 });
+    const watermarks = [
+      aSource(0, { outputWatermark: 900_000 }),
+      aSource(1, { outputWatermark: 100_000 }),
+      of("right", 0, null, 900_000),
+      of("map", 0, input, output),
+      of("window", 0, input, input),
+      of("sink", 0, input, null),
+    ];
+    const vertices = [source, right, map, { ...window, inputs: ["map", "right"] }, sink];
+    const found = held(findSilence(facts({ vertices, watermarks })));
+    expect(found.map((each) => [each.vertexId, each.subtask])).toEqual([["source", 1]]);
+  });
+
   it("names the split of one subtask, and no idle one that the subtask has passed", () => {
     const splits = [{ id: "orders-3", watermark: 900_000 }, { id: "orders-7", watermark: 600_000 }];
     const only = (outputWatermark: number) =>

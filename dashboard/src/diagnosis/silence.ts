@@ -200,16 +200,13 @@ function silentSources(facts: SilenceFacts): Finding[] {
 function heldBackWatermark(facts: SilenceFacts): Finding[] {
   const found = new Map<string, Finding>();
   for (const receiver of facts.vertices) {
-    const channels = channelsInto(facts, receiver);
-    const holder = leastOf(channels);
-    if (holder === null) {
-      continue;
-    }
-    const most = Math.max(...channels.map((each) => each.outputWatermark ?? -Infinity));
-    const isBehind = most - (holder.outputWatermark ?? -Infinity) >= HELD_BACK_MS;
-    if (isBehind && most > -Infinity && !isPassed(facts, receiver, holder.outputWatermark)) {
+    const holder = holderOf(facts, receiver);
+    if (holder !== null) {
       const origin = originOf(facts, holder);
-      found.set(watermarkKey(origin.vertexId, origin.subtask), heldBackBy(facts, receiver, origin, most));
+      found.set(
+        watermarkKey(origin.vertexId, origin.subtask),
+        heldBackBy(facts, receiver, origin, mostAdvanced(channelsInto(facts, receiver))),
+      );
     }
   }
   for (const subtask of facts.watermarks) {
@@ -223,6 +220,22 @@ function heldBackWatermark(facts: SilenceFacts): Finding[] {
     }
   }
   return found.size > 0 ? [...found.values()] : withoutEventTime(facts);
+}
+
+/** The subtask that holds back the watermark of a vertex, or null where none does. */
+function holderOf(facts: SilenceFacts, receiver: VertexFacts): SubtaskWatermarks | null {
+  const channels = channelsInto(facts, receiver);
+  const holder = leastOf(channels);
+  if (holder === null) {
+    return null;
+  }
+  const most = mostAdvanced(channels);
+  const isBehind = most - (holder.outputWatermark ?? -Infinity) >= HELD_BACK_MS;
+  return isBehind && most > -Infinity && !isPassed(facts, receiver, holder.outputWatermark) ? holder : null;
+}
+
+function mostAdvanced(subtasks: readonly SubtaskWatermarks[]): number {
+  return Math.max(...subtasks.map((each) => each.outputWatermark ?? -Infinity));
 }
 
 /** The subtasks whose watermarks a vertex combines: those of its inputs that have not come to their end. */
@@ -261,6 +274,11 @@ function originOf(facts: SilenceFacts, holder: SubtaskWatermarks): SubtaskWaterm
   const vertex = facts.vertices.find((each) => each.id === holder.vertexId);
   if (vertex === undefined || isSource(vertex) || assignsWatermarks(facts, vertex)) {
     return holder;
+  }
+  // Figures of two subtasks are not of one moment: who is held back by another one is no origin, whatever it shows.
+  const heldBy = holderOf(facts, vertex);
+  if (heldBy !== null) {
+    return originOf(facts, heldBy);
   }
   const before = leastOf(channelsInto(facts, vertex));
   const follows = before !== null && (before.outputWatermark ?? -Infinity) <= (holder.inputWatermark ?? -Infinity);
