@@ -35,7 +35,7 @@ took at most 12 s (15 s after a minute of kills) from the kill until all tasks r
 had ended already, until the next leader led. How busy the machine was before each is in the last table. In the last two
 the drivers elect their leader through a ZooKeeper, which is killed and started again half a minute later. A leader that
 tolerates that must stay the leader, and its job write all the while; without that option both drivers stand by, and
-the time is from ZooKeeper's return until all tasks run under whichever leads.
+the time is from the start of its process until all tasks run under whichever leads.
 
 What is committed is committed by the driver, which in the other groups nothing kills. In *published, before the
 commit*, *inside the commit* and *committed, not noted yet* (notes `driver:commit…`) a TaskManager dies at that moment,

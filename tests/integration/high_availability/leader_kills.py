@@ -207,8 +207,8 @@ def leave_when_zookeeper_is_away(folder: Path) -> Outcome:
         first.await_log("this process stands by")
         newest = pair.newest_checkpoint(job)
         wait_until(lambda: time.monotonic() - stopped_s > _AWAY_S, 60, "half a minute")
+        returns_s = time.monotonic()
         server.start()
-        returned_s = time.monotonic()
         wait_until(
             lambda: second.find("leads") is not None or "(epoch 2)" in first.log, 120, "a leader"
         )
@@ -222,7 +222,7 @@ def leave_when_zookeeper_is_away(folder: Path) -> Outcome:
             )
         return Outcome(
             "ZooKeeper is away for 30 s, and the leader leaves",
-            running["at"] - returned_s,
+            running["at"] - returns_s,
             mistakes,
         )
 
