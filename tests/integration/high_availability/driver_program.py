@@ -37,6 +37,7 @@ from headrace.graph.job_graph import JobGraph
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.options import REST_PORT
 from headrace.rest.web_monitor import WebMonitor
+from tests.integration.high_availability.planted_bugs import plant_from_environment
 from tests.integration.programs.process_cluster import ProcessDriver
 from tests.unit.network.exchange import SECRET
 
@@ -171,6 +172,7 @@ def obey(handle: ClusterHandle, driver: ProcessDriver, web_monitor: WebMonitor) 
 def main(settings_file: str, scratch: str, points: str) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     settings = Settings(json.loads(Path(settings_file).read_text()))
+    plant_from_environment()
     failpoints.arm(Settings({failpoints.FAILPOINTS.key: points}))
     driver: Any = ProcessDriver(settings, Path(scratch), 2, writes_logs=True)
     clock, random = SystemClock(), system_random()

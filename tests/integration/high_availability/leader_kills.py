@@ -106,6 +106,7 @@ def kill_at(step: Step, folder: Path, store_uri: str = "") -> Outcome:
     """Kill the leader at a step; the standby goes on."""
     with rivals(folder, store_uri) as pair:
         job = NumbersJob(folder, padding=_PADDING_BYTES, count=3_000, parallelism=_TASK_COUNT)
+        pair.watch_pointers(job)
         first = pair.start("first", failpoints=step.arming)
         first.wait_for("leads")
         second = pair.start("second")
@@ -179,6 +180,32 @@ def kill_without_pause(folder: Path) -> Outcome:
         )
 
 
+def freeze_past_lease(folder: Path) -> Outcome:
+    """Freeze the leader before it writes metadata, for longer than its lease; it goes on behind its successor."""
+    with rivals(folder) as pair:
+        job = NumbersJob(folder, count=6_000, parallelism=_TASK_COUNT)
+        pair.watch_pointers(job)
+        first = pair.start("first", failpoints=f"{Failpoint.PUBLISHING.value}#2=stop")
+        first.wait_for("leads")
+        second = pair.start("second")
+        second.await_standby()
+        first.say("submit", str(job.file))
+        wait_until(lambda: first.is_frozen, 120, "the leader is frozen")
+        frozen_s = time.monotonic()
+        running = _await_running(second, job)
+        before = pair.newest_checkpoint(job) or 0
+        wait_until(
+            lambda: (pair.newest_checkpoint(job) or 0) > before, 120, "a checkpoint of the next one"
+        )
+        first.go_on()
+        first.await_log("this process stands by")
+        return Outcome(
+            "a frozen leader goes on behind its successor",
+            running["at"] - frozen_s,
+            _end(second, pair, job),
+        )
+
+
 def tolerate_zookeeper_away(folder: Path) -> Outcome:
     """Kill ZooKeeper for half a minute, which the leader tolerates: it and its job go on meanwhile."""
     with zookeeper_server(folder / "zookeeper") as server, rivals(folder) as pair:
@@ -230,6 +257,7 @@ def leave_when_zookeeper_is_away(folder: Path) -> Outcome:
 def _leader_and_standby(
     pair: Rivals, job: NumbersJob, options: Mapping[str, str] | None = None
 ) -> tuple[DriverProcess, DriverProcess]:
+    pair.watch_pointers(job)
     first = pair.start("first", **(options or {}))
     first.wait_for("leads")
     second = pair.start("second", **(options or {}))
@@ -271,6 +299,7 @@ def _end(driver: DriverProcess, pair: Rivals, job: NumbersJob) -> tuple[str, ...
     for name, rows in (("lost", job.expected - output), ("repeated", output - job.expected)):
         if rows:
             mistakes.append(f"{rows.total()} rows were {name}")
+    mistakes += pair.pointer_mistakes(job)
     pair.assert_forgotten(job)
     return tuple(mistakes)
 
@@ -279,6 +308,7 @@ RUNS: Final[tuple[tuple[str, Callable[[Path], Outcome]], ...]] = (
     *((step.name.lower(), lambda folder, step=step: kill_at(step, folder)) for step in Step),
     ("task-manager", kill_with_task_manager),
     ("without-pause", kill_without_pause),
+    ("frozen", freeze_past_lease),
     ("zookeeper-tolerated", tolerate_zookeeper_away),
     ("zookeeper-left", leave_when_zookeeper_is_away),
 )

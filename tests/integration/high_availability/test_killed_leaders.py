@@ -5,6 +5,8 @@ Real processes, signals and files; the options of the election are the defaults.
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,13 @@ from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals
 from tests.integration.high_availability.leader_kills import (
+    Outcome,
     Step,
+    freeze_past_lease,
     kill_at,
     kill_with_task_manager,
 )
+from tests.integration.high_availability.planted_bugs import VARIABLE
 from tests.integration.programs.s3_server import S3Server
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -69,6 +74,31 @@ def test_a_leader_that_dies_at_a_step_loses_and_repeats_nothing_in_an_object_sto
 
 def test_a_leader_that_dies_with_a_task_manager_loses_and_repeats_nothing(tmp_path: Path) -> None:
     assert kill_with_task_manager(tmp_path).mistakes == ()
+
+
+def test_a_leader_that_freezes_and_goes_on_behind_its_successor_writes_no_checkpoint(
+    tmp_path: Path,
+) -> None:
+    assert freeze_past_lease(tmp_path).mistakes == ()
+
+
+@pytest.mark.parametrize(
+    ("bug", "mistake", "run"),
+    [
+        ("point-before-publishing", "the pointer names", partial(kill_at, Step.ACKNOWLEDGED)),
+        ("let-earlier-leaders-publish", "two leaders have written", freeze_past_lease),
+    ],
+    ids=["point-before-publishing", "let-earlier-leaders-publish"],
+)
+def test_a_bug_that_gives_a_job_two_newest_checkpoints_is_found(
+    bug: str,
+    mistake: str,
+    run: Callable[[Path], Outcome],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, bug)
+    assert any(mistake in found for found in run(tmp_path).mistakes)
 
 
 def test_a_job_that_the_next_leader_has_recovered_is_refused_a_second_time(pair: Rivals) -> None:
