@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -80,6 +80,7 @@ class Outcome:
     mistakes: tuple[str, ...] = ()
     bound_s: float = 12.0
     kill_count: int = 1
+    note: str = ""
 
     def judged(self) -> "Outcome":
         """Return the outcome with a late failover as a mistake; a busy machine is no excuse here."""
@@ -88,16 +89,19 @@ class Outcome:
         late = f"it took {self.failover_s:.1f} s, and {self.bound_s:g} s are the bound"
         return replace(self, mistakes=(*self.mistakes, late))
 
-    def line(self, repeat: int, duration_s: float, load_average: float) -> dict[str, Any]:
+    def line(
+        self, group: str, repeat: int, duration_s: float, load_average: float
+    ) -> dict[str, Any]:
         """Return the run as the chaos suite keeps runs."""
+        load = f"load average {load_average:.1f} before"
         return {
-            "group": "leaders",
+            "group": group,
             "scenario": self.what,
             "repeat": repeat,
             "duration_s": round(duration_s, 1),
             "disturbance_count": self.kill_count,
             "recoveries_s": [round(self.failover_s, 4)] if self.failover_s else [],
-            "note": f"load average {load_average:.1f} before",
+            "note": f"{self.note}; {load}" if self.note else load,
             "mistakes": list(self.mistakes),
         }
 
@@ -314,15 +318,17 @@ RUNS: Final[tuple[tuple[str, Callable[[Path], Outcome]], ...]] = (
 )
 
 
-def main() -> int:
-    """Do all runs; 1 where something is wrong."""
-    parser = argparse.ArgumentParser(description="Kill leaders at each step of a job.")
+def run_all(
+    runs: Iterable[tuple[str, Callable[[Path], Outcome]]], group: str, description: str
+) -> int:
+    """Do runs as the command line asks for; 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="runs whose name contains this")
     parser.add_argument("--json", type=Path, help="append outcomes to this file, a line each")
     options = parser.parse_args()
     mistakes = 0
-    for name, run in RUNS:
+    for name, run in runs:
         if options.only not in name:
             continue
         for repeat in range(options.repeats):
@@ -335,9 +341,9 @@ def main() -> int:
                     # The others are of interest all the same.
                     outcome = Outcome(name, 0.0, (str(error),))
             mistakes += len(outcome.mistakes)
-            line = outcome.line(repeat, time.monotonic() - begun_s, load)
+            line = outcome.line(group, repeat, time.monotonic() - begun_s, load)
             print(
-                f"{outcome.what} #{repeat}: {outcome.failover_s:.1f} s {line['mistakes']}",
+                f"{outcome.what} #{repeat}: {outcome.failover_s:.1f} s {line['mistakes']} ({line['note']})",
                 flush=True,
             )
             if options.json:
@@ -347,4 +353,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run_all(RUNS, "leaders", "Kill leaders at each step of a job."))
