@@ -88,8 +88,8 @@ class CheckpointPointers:
         for number, one in sorted(self._seen.items()):
             if one.epoch < epoch:
                 self._add(
-                    f"checkpoint {number} is of epoch {one.epoch}, and {before} before it of epoch {epoch}: two leaders "
-                    "have written"
+                    f"checkpoint {number} is of epoch {one.epoch}, and {before} before it of epoch {epoch}: "
+                    "two leaders have written"
                 )
             before, epoch = number, one.epoch
 

@@ -273,7 +273,8 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     ) -> T:
         """Answer from the job's JobMaster or, once the job has ended, from what it left behind.
 
-        Where a job has no JobMaster yet, it is waited for: a cancellation that comes early is not lost. A JobMaster may end while it is asked. That is no failure of the request: what the job left behind answers it.
+        Where a job has no JobMaster yet, it is waited for: a cancellation that comes early is not lost. A JobMaster may
+        end while it is asked. That is no failure of the request: what the job left behind answers it.
         """
         await self._jobs.await_job_master(job_id)
         job = self._jobs.find(job_id)

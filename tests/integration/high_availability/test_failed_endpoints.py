@@ -42,7 +42,9 @@ def start_with_job(pair: Rivals, job: NumbersJob, options: Mapping[str, str]) ->
 def assert_ends_with_cause(driver: DriverProcess, part: str) -> None:
     assert driver.wait() == 1
     (said,) = [line for line in driver.log.splitlines() if line.startswith("error: ")]
-    cause = f"the control plane of the cluster has failed: LookupError: a bug in {part} (in endpoint"
+    cause = (
+        f"the control plane of the cluster has failed: LookupError: a bug in {part} (in endpoint"
+    )
     assert said.startswith(f"error: {cause}")
     assert PLACES[part] in said
 

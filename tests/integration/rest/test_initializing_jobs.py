@@ -109,7 +109,9 @@ def test_a_job_that_is_being_stored_is_initializing_wherever_one_looks(store: Sl
     assert store.listed()["state"] == "RUNNING", "it is listed once"
 
 
-def test_a_cancellation_that_comes_while_a_job_is_initializing_is_not_lost(store: SlowStore) -> None:
+def test_a_cancellation_that_comes_while_a_job_is_initializing_is_not_lost(
+    store: SlowStore,
+) -> None:
     cancelling = start_thread("cancel", lambda: store.rest.patch(store.job, mode="cancel"))
     assert store.status == "INITIALIZING"
     store.go_on()

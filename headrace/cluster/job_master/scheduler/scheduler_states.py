@@ -177,7 +177,7 @@ class WaitingForSlots(SchedulerState):
 
 
 class Reconciling(WaitingForSlots):
-    """Waits for slots under a new leader: of TaskManagers that register again, and of new ones for those that do not."""
+    """Waits for slots under a new leader: of TaskManagers that register again, and of new ones for the others."""
 
     status = JobStatus.RECONCILING
 

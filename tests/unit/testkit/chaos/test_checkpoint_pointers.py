@@ -1,4 +1,4 @@
-"""The judge of pointers to newest checkpoints finds each way in which two could differ, and nothing in an orderly life."""
+"""The judge of pointers to newest checkpoints finds each way to have two, and nothing in an orderly life."""
 
 from collections.abc import Iterable
 
