@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -11,22 +10,18 @@ import pytest
 from headrace.rest.client import RestClient
 from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
-from tests.integration.high_availability.leader_kills import Outcome
+from tests.integration.high_availability.leader_kills import slack_s
 from tests.integration.rest.uploads import ended, send_program
 from tests.spark.commands import HEADRACE, NO_UI, SQUARES, Commands
 from tests.spark.driver_takeovers import (
     clusters_of,
     highly_available,
     kill_beside_standby,
-    kill_beside_supervisor,
 )
 from tests.spark.processes import children_of
 from tests.spark.programs import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-SLACK_S: Final = 30.0
-"""For a machine that does much else."""
 
 DESCRIPTOR: Final = """
 import time
@@ -52,7 +47,6 @@ print("KILLED")
 
 UPLOADED: Final = """
 import sys
-from collections.abc import Callable
 from headrace.common import Types
 from headrace.datastream import StreamExecutionEnvironment
 
@@ -140,14 +134,13 @@ def test_a_program_starts_clusters_finds_them_and_ends_them(
     program.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("kill", [kill_beside_standby, kill_beside_supervisor])
-def test_a_job_goes_on_when_the_driver_dies(
-    tmp_path: Path, started: list[Program], kill: Callable[[Path, list[Program]], Outcome]
+def test_a_standby_goes_on_when_the_driver_dies_which_its_supervisor_starts_again(
+    tmp_path: Path, started: list[Program]
 ) -> None:
-    outcome = kill(tmp_path, started)
+    outcome = kill_beside_standby(tmp_path, started)
     print(f"the job ran again after {outcome.failover_s:.1f} s, {outcome.note}")
     assert outcome.mistakes == ()
-    assert outcome.failover_s < outcome.bound_s + SLACK_S
+    assert outcome.failover_s < outcome.bound_s + slack_s()
 
 
 @pytest.mark.timeout(400)
