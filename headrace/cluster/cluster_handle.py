@@ -17,6 +17,7 @@ from headrace.gateways.messages import DataSetInfo
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.process_metrics import ProcessWatcher
+from headrace.rpc.errors import EndpointFailedError
 from headrace.rpc.proxies import NO_TIMEOUT_MS, with_timeout
 from headrace.rpc.service import RpcService
 
@@ -81,6 +82,11 @@ class ClusterHandle:
     def failure(self) -> BaseException | None:
         """Return the error that ended the cluster before its owner did, or None."""
         return self._cluster.failure
+
+    def fail(self, name: str, error: BaseException) -> None:
+        """End the cluster, which cannot do without what has failed with that error; from any thread."""
+        failure = EndpointFailedError(name, error)
+        self.loop.call_soon_threadsafe(self._cluster.failed, failure)
 
     @property
     def leading_epoch(self) -> int:

@@ -28,7 +28,12 @@ class ExecutionState(enum.Enum):
 
 
 class JobStatus(enum.Enum):
-    """State of a job. Values are PyFlink's. Source: Flink JobStatus."""
+    """State of a job. Values are PyFlink's. Source: Flink JobStatus.
+
+    INITIALIZING: accepted; it is being stored, or the state is looked for from which it starts. CREATED: that is done.
+    RUNNING: slots are asked for, and its tasks are deployed. RECONCILING: a leader goes on with a job of the leader
+    before; the last checkpoint is read, and TaskManagers that have outlived that leader offer their slots again.
+    """
 
     INITIALIZING = -1
     CREATED = 0
@@ -70,7 +75,9 @@ EXECUTION_TRANSITIONS: Final[Mapping[ExecutionState, frozenset[ExecutionState]]]
 
 _J = JobStatus
 JOB_TRANSITIONS: Final[Mapping[JobStatus, frozenset[JobStatus]]] = {
-    _J.INITIALIZING: frozenset({_J.CREATED, _J.FAILED, _J.CANCELED, _J.SUSPENDED}),
+    _J.INITIALIZING: frozenset(
+        {_J.CREATED, _J.FAILING, _J.CANCELLING, _J.FAILED, _J.CANCELED, _J.SUSPENDED}
+    ),
     _J.CREATED: frozenset({_J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
     _J.RUNNING: frozenset({_J.RESTARTING, _J.FAILING, _J.CANCELLING, _J.FINISHED, _J.SUSPENDED}),
     _J.RESTARTING: frozenset({_J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
@@ -80,8 +87,10 @@ JOB_TRANSITIONS: Final[Mapping[JobStatus, frozenset[JobStatus]]] = {
     _J.CANCELED: frozenset(),
     _J.FINISHED: frozenset(),
     _J.SUSPENDED: frozenset(),
-    # Kept because PyFlink's enum has it; no transition leads here.
-    _J.RECONCILING: frozenset(),
+    # A job begins here, instead of INITIALIZING, under a leader that goes on with it.
+    _J.RECONCILING: frozenset(
+        {_J.RUNNING, _J.RESTARTING, _J.FAILING, _J.CANCELLING, _J.FAILED, _J.SUSPENDED}
+    ),
 }
 
 

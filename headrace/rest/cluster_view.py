@@ -53,7 +53,9 @@ class ControlPlane:
     """Parts of a cluster that REST asks, and the loop on which it asks them.
 
     `metrics_history` tells metrics of a job over time, where somebody keeps them. `blob_server` keeps big payloads of
-    jobs that clients bring. `log_folder` is where the log files of this process lie, if it writes any.
+    jobs that clients bring. `log_folder` is where the log files of this process lie, if it writes any. `fail`, on any
+    thread, ends the cluster with the name of what has failed, and its error: nobody could bring jobs to a session
+    without REST.
     """
 
     dispatcher: DispatcherGateway
@@ -62,6 +64,7 @@ class ControlPlane:
     metrics_history: AskMetricsHistory | None = None
     blob_server: BlobServerGateway | None = None
     log_folder: Path | None = None
+    fail: Callable[[str, BaseException], None] | None = None
 
 
 class ClusterView:

@@ -215,10 +215,16 @@ class HttpServer:
             self._server = BoundedHttpServer(config)
             if not self._is_closing:
                 await self._server.serve(sockets=[self._socket])
-        except Exception:
-            _LOG.exception(
-                "the REST endpoint at %s has failed; jobs go on without it", self.address
-            )
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """It serves nobody any more."""
+        _LOG.error(
+            "the REST endpoint at %s has failed; jobs go on without it",
+            self.address,
+            exc_info=error,
+        )
 
 
 class RestServer(HttpServer):
@@ -248,9 +254,17 @@ class RestServer(HttpServer):
         super().__init__(
             place, create, settings, clock, name=name, identity=identity, is_session=is_session
         )
+        self._fail_cluster: Final = control.fail if is_session else None
         self._operations: Final = operations
         programs = ProgramService(self.address, settings, clock)
         self._programs: Final = programs
+
+    def _failed(self, error: Exception) -> None:
+        if self._fail_cluster is None or self._is_closing:
+            super()._failed(error)
+        else:
+            _LOG.error("the REST endpoint at %s has failed", self.address, exc_info=error)
+            self._fail_cluster(f"REST at {self.address}", error)
 
     def close(self) -> None:
         """End it, once results that were asked for are told, or nobody comes; and with it programs that run."""

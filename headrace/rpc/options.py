@@ -98,11 +98,12 @@ HEARTBEAT_TIMEOUT: Final = ConfigOption(
 HELD_LOCK_TIMEOUT: Final = ConfigOption(
     "headrace.heartbeat.held-lock-timeout",
     timedelta,
-    timedelta(0),
+    timedelta(minutes=5),
     "How long a function's C code may hold the interpreter lock of a TaskManager, which answers nobody meanwhile, "
-    "until it counts as lost, such as '5 min'. A process beside each TaskManager then tells which function it is. "
-    "0: there is none, and what is silent for 'heartbeat.timeout' is lost. Off by default, as faulthandler reads the "
-    "stacks without the lock: one that does so in a process which only got no processor for 2 s may crash it.",
+    "until it counts as lost. A process beside each TaskManager tells which function it is; it starts when that has "
+    "run for two fifths of 'heartbeat.timeout', and the stacks are read, by faulthandler without the lock, when no "
+    "Python has run for as long: in a process which only got no processor for that time, this may end in a crash. "
+    "0: there is none, and what is silent for 'heartbeat.timeout' is lost.",
 )
 HEARTBEAT_RPC_FAILURE_THRESHOLD: Final = ConfigOption(
     "heartbeat.rpc-failure-threshold",

@@ -308,6 +308,7 @@ class SparkHost:
                 handle.loop,
                 blob_server=handle.blob_server,
                 log_folder=handle.log_folder,
+                fail=handle.fail,
             ),
             name=self._name or Path(sys.argv[0]).stem or self.session.context.appName or "",
             identity=self._tls or given_identity(self._settings),

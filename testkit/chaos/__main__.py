@@ -21,9 +21,11 @@ from testkit.chaos.searches import SEARCHES
 
 _BUG_TIMEOUT_S: Final = 90.0
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_LEADERS: Final = "leaders"
-_LEADER_KILLS: Final = "tests.integration.high_availability.leader_kills"
-"""Module with the runs of that part, which need drivers of the tests."""
+_DRIVER_KILLS: Final = {
+    "leaders": "tests.integration.high_availability.leader_kills",
+    "takeovers": "tests.spark.driver_takeovers",
+}
+"""Parts that need drivers of the tests, and the module with the runs of each."""
 _REPEATS: Final = 5
 _PARTS: Final = tuple(name for name in GROUPS if name != "smoke")
 
@@ -36,7 +38,7 @@ def main() -> int:
     )
     parser.add_argument("group", nargs="*", default=["kills"], help=", ".join(_CHOICES))
     parser.add_argument(
-        "--repeats", type=int, help="runs of each moment (default: 5, of kills of leaders 3)"
+        "--repeats", type=int, help="runs of each moment (default: 5, of kills of drivers 3)"
     )
     parser.add_argument("--only", default="", help="runs or bugs whose name contains this text")
     parser.add_argument("--bug", choices=BUGS, help="plant this bug, which must then be found")
@@ -57,10 +59,10 @@ def main() -> int:
         parser.error(f"there is no group {', '.join(unknown)}: there are {', '.join(_CHOICES)}")
     if arguments.bug:
         return _search(arguments)
-    if wanted == [_LEADERS]:
-        return _kill_leaders(arguments)
+    if len(wanted) == 1 and wanted[0] in _DRIVER_KILLS:
+        return _kill_drivers(wanted[0], arguments)
     if wanted == ["all"]:
-        wanted = [*_PARTS, _LEADERS, "bugs"]
+        wanted = [*_PARTS, *_DRIVER_KILLS, "bugs"]
     wanted = [name for name in wanted if _is_anything_called(arguments.only, name)]
     if not wanted:
         parser.error(f"nothing there is called {arguments.only!r}")
@@ -69,12 +71,12 @@ def main() -> int:
     return _run_bugs(arguments) if wanted == ["bugs"] else _run_group(wanted[0], arguments)
 
 
-_CHOICES: Final = (*GROUPS, _LEADERS, "bugs", "all")
+_CHOICES: Final = (*GROUPS, *_DRIVER_KILLS, "bugs", "all")
 
 
 def _is_anything_called(text: str, part: str) -> bool:
-    """Whether the part has a run, or a bug, whose name contains `text`; runs of leaders have other names."""
-    if part == _LEADERS:
+    """Whether the part has a run, or a bug, whose name contains `text`; runs of drivers have other names."""
+    if part in _DRIVER_KILLS:
         return not text
     return bool(_bugs_called(text) if part == "bugs" else GROUPS[part].count(1, text))
 
@@ -99,12 +101,12 @@ def _repeats(arguments: argparse.Namespace) -> list[str]:
     return [] if arguments.repeats is None else ["--repeats", str(arguments.repeats)]
 
 
-def _kill_leaders(arguments: argparse.Namespace) -> int:
-    """Kill leaders of clusters of processes, without Spark."""
-    _begin(_LEADERS, arguments)
+def _kill_drivers(part: str, arguments: argparse.Namespace) -> int:
+    """Kill drivers of clusters, as processes without Spark or on it."""
+    _begin(part, arguments)
     command = [*_repeats(arguments), "--only", arguments.only]
     command += ["--json", str(arguments.json)] if arguments.json else []
-    return subprocess.call([sys.executable, "-m", _LEADER_KILLS, *command])
+    return subprocess.call([sys.executable, "-m", _DRIVER_KILLS[part], *command])
 
 
 def _run_bugs(arguments: argparse.Namespace) -> int:

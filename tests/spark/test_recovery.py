@@ -6,9 +6,33 @@ import pytest
 
 from testkit.waiting import wait_until
 from tests.spark.endless import progress, start_breaking, start_followed, start_restarting
-from tests.spark.programs import Program
+from tests.spark.programs import Program, headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+HOLDS_THE_LOCK = """
+import ctypes
+import os
+import time
+from headrace.common import Types, WatermarkStrategy
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.number_seq import NumberSequenceSource
+
+def hold_the_lock(number):
+    if number == 50:
+        while not os.path.exists({go_on!r}):
+            time.sleep(0.01)
+        # PyDLL, other than CDLL, keeps the interpreter lock during the call.
+        ctypes.PyDLL(None).sleep(20)
+    return number
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+source = NumberSequenceSource(0, 99)
+numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+with numbers.map(hold_the_lock, Types.LONG()).execute_and_collect() as rows:
+    print("COLLECTED", len(list(rows)))
+"""
 
 LOCAL, CLUSTER = "local[4]", "local-cluster[2,2,1024]"
 
@@ -61,4 +85,29 @@ def test_tasks_go_on_in_their_task_managers_when_another_resource_manager_follow
     assert "LookupError: a bug in the control plane" in told
     program.interrupt()
     assert program.wait() == 130
+    program.assert_nothing_is_left()
+
+
+def test_a_function_that_holds_the_interpreter_lock_for_longer_than_heartbeats_may_be_away_is_named_and_not_lost(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    go_on = tmp_path / "go-on"
+    options = (
+        "-D", "heartbeat.interval=1 s",
+        "-D", "heartbeat.timeout=10 s",
+        "-D", "restart-strategy.type=none",
+    )  # fmt: skip
+    text = HOLDS_THE_LOCK.format(go_on=str(go_on))
+    program = headrace_run(tmp_path, text, "--verbose", "--master", LOCAL, *options)
+    started.append(program)
+    wait_until(
+        lambda: sum("is watched at" in line for line in program.err) == 2,
+        120,
+        "the ResourceManager and the JobMaster know who watches the lock",
+    )
+    go_on.touch()
+    assert program.wait() == 0, program.report()
+    assert any("COLLECTED 100" in line for line in program.out)
+    told = [line for line in program.err if "is alive but does not answer" in line]
+    assert told and all("in hold_the_lock (" in line for line in told), program.report()
     program.assert_nothing_is_left()

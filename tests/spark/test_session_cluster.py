@@ -1,29 +1,27 @@
 """Clusters that stay, on real Spark: a session with jobs of several processes, and a program that was left running."""
 
 import json
-import os
-import signal
 import sys
-import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from headrace.rest.client import RestClient
 from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
+from tests.integration.high_availability.leader_kills import slack_s
 from tests.integration.rest.uploads import ended, send_program
 from tests.spark.commands import HEADRACE, NO_UI, SQUARES, Commands
+from tests.spark.driver_takeovers import (
+    clusters_of,
+    highly_available,
+    kill_beside_standby,
+)
 from tests.spark.processes import children_of
 from tests.spark.programs import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-FAILOVER_S: Final = 12.0
-WORKERS_END_S: Final = 15.0
-SLACK_S: Final = 30.0
-"""For a machine that does much else."""
 
 DESCRIPTOR: Final = """
 import time
@@ -136,70 +134,13 @@ def test_a_program_starts_clusters_finds_them_and_ends_them(
     program.assert_nothing_is_left()
 
 
-def highly_available(folder: Path) -> tuple[str, ...]:
-    """Options of drivers that are one cluster."""
-    settings = {
-        "high-availability.type": "file",
-        "high-availability.storageDir": str(folder / "ha"),
-        "headrace.checkpoint.key-file": str(folder / "key"),
-    }
-    return tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
-
-
-def clusters_of(commands: Commands) -> dict[str, dict[str, Any]]:
-    """Sessions and standbys by their names."""
-    return {one["name"]: one for one in commands.answer("cluster", "list")["clusters"]}
-
-
 def test_a_standby_goes_on_when_the_driver_dies_which_its_supervisor_starts_again(
-    commands: Commands, tmp_path: Path
+    tmp_path: Path, started: list[Program]
 ) -> None:
-    definitions = highly_available(tmp_path)
-
-    def clusters() -> dict[str, dict[str, Any]]:
-        return clusters_of(commands)
-
-    def running() -> list[str]:
-        place = clusters()["second"]["address"].removeprefix("http://")
-        jobs = commands.answer("list", "-m", place)["jobs"]
-        return [job["name"] for job in jobs if job["state"] == "RUNNING"]
-
-    first = commands.daemon(
-        "cluster", "start", "--supervise", "--name", "first", *definitions, *NO_UI
-    )
-    second = commands.daemon(
-        "cluster", "start", "--standby", "--name", "second", *definitions, *NO_UI
-    )
-    assert clusters()["second"]["leader-address"] == clusters()["first"]["address"]
-    checkpoints = ("-D", "execution.checkpointing.interval=500 ms")
-    commands("run", "-d", "--cluster", "first", *checkpoints, "endless.py", "lasting")
-    wait_until(lambda: any(tmp_path.glob("ha/**/_metadata")), 60, "a checkpoint")
-
-    workers = {one.pid for one in first.task_managers()}
-    assert workers, "nobody works"
-    driver = clusters()["first"]["pid"]
-    os.kill(driver, signal.SIGKILL)
-    killed_s = time.monotonic()
-    wait_until(
-        # Processes, also such as have closed their ports.
-        lambda: not workers & {one.pid for one in first.processes()},
-        60,
-        "the end of workers",
-    )
-    workers_ended_s = time.monotonic() - killed_s
-    assert workers_ended_s < WORKERS_END_S + SLACK_S
-    wait_until(lambda: clusters().get("second", {}).get("kind") == "session", 60, "a takeover")
-    wait_until(lambda: running() == ["lasting"], 60, "the job, under its next leader")
-    running_s = time.monotonic() - killed_s
-    print(f"workers ended after {workers_ended_s:.1f} s, the job ran again after {running_s:.1f} s")
-    assert running_s < FAILOVER_S + SLACK_S
-    wait_until(lambda: clusters().get("first", {}).get("kind") == "standby", 60, "a new standby")
-    assert clusters()["first"]["pid"] != driver
-
-    commands("cluster", "stop", "first")
-    commands("cluster", "stop", "second")
-    for program in (first, second):
-        wait_until(lambda program=program: not program.processes(), 60, "the end of all processes")
+    outcome = kill_beside_standby(tmp_path, started)
+    print(f"the job ran again after {outcome.failover_s:.1f} s, {outcome.note}")
+    assert outcome.mistakes == ()
+    assert outcome.failover_s < outcome.bound_s + slack_s()
 
 
 @pytest.mark.timeout(400)

@@ -124,6 +124,14 @@ function notRunning(facts: SilenceFacts): Finding {
         "It waits for slots or for its state. The overview tells how many slots are free.",
         { since },
       );
+    case "RECONCILING":
+      return finding(
+        "not-running",
+        "cause",
+        "The job is RECONCILING: another driver has led it until now",
+        "It goes on once its last checkpoint is read, and the TaskManagers that are left have offered their slots.",
+        { since },
+      );
     default:
       return finding(
         "not-running",

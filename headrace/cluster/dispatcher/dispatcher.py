@@ -94,7 +94,8 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         """Return all jobs, running ones first."""
         running = [job.job_master.overview for job in self._jobs]
-        return (*running, *(each.job.overview for each in self._jobs.archived()))
+        others = (*self._jobs.submissions(), *self._jobs.archived())
+        return (*running, *(each.job.overview for each in others))
 
     def job_metrics(self) -> Iterator[JobMetrics]:
         """Yield the metrics of each job, also of those that have ended; for the driver, on this thread."""
@@ -154,25 +155,26 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return self._jobs.status_of(job_id)
 
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
+        await self._jobs.await_job_master(job_id, wait_max_ms)
         job = self._jobs.find(job_id)
         if job is not None:
             await asyncio.wait([job.ended], timeout=wait_max_ms / 1000)
         return await self.request_job_status(job_id)
 
     async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:
-        return await self._ask_job(
+        return await self._read_job(
             job_id,
             lambda running: running.request_job_details(metrics_age_max_ms),
             lambda ended: ended.job.details,
         )
 
     async def request_job_plan(self, job_id: JobId) -> JobPlan:
-        return await self._ask_job(
+        return await self._read_job(
             job_id, lambda running: running.request_job_plan(), lambda ended: ended.job.plan
         )
 
     async def request_job_configuration(self, job_id: JobId) -> JobConfiguration:
-        return await self._ask_job(
+        return await self._read_job(
             job_id,
             lambda running: running.request_job_configuration(),
             lambda ended: ended.job.configuration,
@@ -181,14 +183,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def request_accumulators(
         self, job_id: JobId, metrics_age_max_ms: int = 0
     ) -> dict[str, float]:
-        return await self._ask_job(
+        return await self._read_job(
             job_id,
             lambda running: running.request_accumulators(metrics_age_max_ms),
             lambda ended: ended.job.result.accumulators,
         )
 
     async def request_checkpoint_statistics(self, job_id: JobId) -> CheckpointStatistics:
-        return await self._ask_job(
+        return await self._read_job(
             job_id,
             lambda running: running.request_checkpoint_statistics(),
             lambda ended: ended.job.checkpoint_statistics,
@@ -197,14 +199,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def request_checkpoint_details(
         self, job_id: JobId, checkpoint_id: int
     ) -> CheckpointDetails | None:
-        return await self._ask_job(
+        return await self._read_job(
             job_id,
             lambda running: running.request_checkpoint_details(checkpoint_id),
             lambda ended: ended.job.checkpoint(checkpoint_id),
         )
 
     async def request_checkpoint_configuration(self, job_id: JobId) -> CheckpointConfiguration:
-        return await self._ask_job(
+        return await self._read_job(
             job_id,
             lambda running: running.request_checkpoint_configuration(),
             lambda ended: ended.job.checkpoint_configuration,
@@ -231,6 +233,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         )
 
     async def request_job_result(self, job_id: JobId) -> JobResult:
+        await self._jobs.await_job_master(job_id)
         job = self._jobs.find(job_id)
         if job is None:
             return self._jobs.find_archived(job_id).job.result
@@ -250,6 +253,18 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             of_ended,
         )
 
+    async def _read_job(
+        self,
+        job_id: JobId,
+        of_running: Callable[[JobGateway], Awaitable[T]],
+        of_archived: Callable[[ArchivedJob], T],
+    ) -> T:
+        """Answer a question that a job without a JobMaster has an answer to: one that is being stored, or has ended."""
+        submitted = self._jobs.find_submission(job_id)
+        if submitted is not None:
+            return of_archived(submitted)
+        return await self._ask_job(job_id, of_running, of_archived)
+
     async def _ask_job(
         self,
         job_id: JobId,
@@ -258,8 +273,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     ) -> T:
         """Answer from the job's JobMaster or, once the job has ended, from what it left behind.
 
-        A JobMaster may end while it is asked. That is no failure of the request: what the job left behind answers it.
+        Where a job has no JobMaster yet, it is waited for: a cancellation that comes early is not lost. A JobMaster may
+        end while it is asked. That is no failure of the request: what the job left behind answers it.
         """
+        await self._jobs.await_job_master(job_id)
         job = self._jobs.find(job_id)
         if job is not None:
             try:

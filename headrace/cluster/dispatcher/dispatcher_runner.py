@@ -114,7 +114,8 @@ class DispatcherRunner:
         if self._phase is _Phase.OVER:
             return
         if election.failure is not None:
-            self._on_failed(election.failure)
+            name = f"leader election of cluster '{election.cluster}'"
+            self._on_failed(EndpointFailedError(name, election.failure))
         elif self._phase is _Phase.LEADING and self._is_lost:
             self._begin_to_leave(election)
         elif self._phase is _Phase.STANDBY and election.leadership is not self._leadership:

@@ -20,7 +20,11 @@ from headrace.cluster.dispatcher.client_heartbeats import ClientHeartbeats
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, JobArchive
 from headrace.cluster.dispatcher.job_leader import BatchJobMasters, JobLeader
 from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
-from headrace.cluster.dispatcher.sparse_job_archive import archive_lost_job, archive_of_result
+from headrace.cluster.dispatcher.sparse_job_archive import (
+    archive_lost_job,
+    archive_of_result,
+    archive_of_submission,
+)
 from headrace.cluster.dispatcher.stored_jobs import EndedUnderEarlierLeader, StoredJobs
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
@@ -65,6 +69,15 @@ class RunningJob:
     ended: asyncio.Future[JobResult]
 
 
+@dataclass(frozen=True)
+class Submission:
+    """A job that was accepted (wall clock), and has no JobMaster before `work`, which stores it, is done."""
+
+    graph: JobGraph
+    submitted_ms: int
+    work: asyncio.Task[None]
+
+
 class RunningJobs:
     """`archive` remembers ended jobs, also those of terms before. `on_job_ended` is told all about each one.
 
@@ -95,7 +108,7 @@ class RunningJobs:
         self._batch_job_masters: Final = batch_job_masters
         self._clients: Final = ClientHeartbeats(rpc_service, self._client_gone)
         self._jobs: Final[dict[JobId, RunningJob]] = {}
-        self._submitting: Final[dict[JobId, asyncio.Task[None]]] = {}
+        self._submitting: Final[dict[JobId, Submission]] = {}
         # Ends of JobMasters whose jobs are left to the next leader, and jobs that are being forgotten.
         self._left: Final[list[asyncio.Future[None]]] = []
         self._forgetting: Final[dict[asyncio.Task[None], None]] = {}
@@ -116,6 +129,25 @@ class RunningJobs:
         """Return the jobs that have ended and are remembered."""
         return self._archive.jobs()
 
+    def submissions(self) -> tuple[ArchivedJob, ...]:
+        """Return the jobs that are INITIALIZING and have no JobMaster yet."""
+        return tuple(filter(None, map(self.find_submission, self._submitting)))
+
+    def find_submission(self, job_id: JobId) -> ArchivedJob | None:
+        """Return a job that is INITIALIZING and has no JobMaster yet, or None."""
+        submission = self._submitting.get(job_id)
+        if submission is None or job_id in self._jobs:
+            return None
+        settings = self._rpc_service.settings
+        return archive_of_submission(submission.graph, settings, submission.submitted_ms)
+
+    async def await_job_master(self, job_id: JobId, wait_max_ms: float | None = None) -> None:
+        """Wait until a job that is being stored has its JobMaster, or is unknown as its submission has failed."""
+        submission = self._submitting.get(job_id)
+        if submission is not None:
+            timeout_s = None if wait_max_ms is None else wait_max_ms / 1000
+            await asyncio.wait([submission.work], timeout=timeout_s)
+
     def find_archived(self, job_id: JobId) -> ArchivedJob:
         """Return a job that has ended; UnknownJobError, or NotLeadingError where it was left to the next leader."""
         archived = self._archive.find(job_id)
@@ -124,7 +156,7 @@ class RunningJobs:
         return archived
 
     def status_of(self, job_id: JobId) -> JobStatus:
-        """Return the status of a job that runs or has ended; errors as `find_archived`."""
+        """Return the status of a job that was taken, runs or has ended; errors as `find_archived`."""
         status = self._known_status(job_id)
         if status is None:
             raise self._unknown(job_id)
@@ -158,10 +190,11 @@ class RunningJobs:
         if not graph.vertices:
             raise ProgramError(f"the job '{graph.name}' has no operators")
         refuse_above_quota(graph, self._rpc_service.settings)
-        submission = self._rpc_service.spawn(self._submit(graph), f"submission of job {job_id}")
-        self._submitting[job_id] = submission
-        submission.add_done_callback(functools.partial(self._submitted, job_id))
-        await asyncio.shield(submission)
+        now_ms = self._rpc_service.clock.now_ms()
+        work = self._rpc_service.spawn(self._submit(graph, now_ms), f"submission of job {job_id}")
+        self._submitting[job_id] = Submission(graph, now_ms, work)
+        work.add_done_callback(functools.partial(self._submitted, job_id))
+        await asyncio.shield(work)
 
     def shut_down(self) -> None:
         """Give up all jobs, whose checkpoints stay, and take none any more."""
@@ -206,15 +239,14 @@ class RunningJobs:
         await self._await_ends()
         for job in self:
             await job.job_master.close()
-        for work in (*self._submitting.values(), *self._forgetting):
+        for work in (*self._submissions_under_way(), *self._forgetting):
             work.cancel()
         if self._expiry is not None:
             self._expiry.cancel()
 
     # Submission
 
-    async def _submit(self, graph: JobGraph) -> None:
-        submitted_ms = self._rpc_service.clock.now_ms()
+    async def _submit(self, graph: JobGraph, submitted_ms: int) -> None:
         if self._stored is not None:
             graph = self._stored.completed(graph, self._rpc_service.settings)
         keys = blob_keys(graph)
@@ -236,6 +268,9 @@ class RunningJobs:
         if not submission.cancelled():
             submission.exception()  # all who waited may have gone
 
+    def _submissions_under_way(self) -> list[asyncio.Task[None]]:
+        return [submission.work for submission in self._submitting.values()]
+
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -244,8 +279,6 @@ class RunningJobs:
         known = self._known_status(job_id)
         if known is None and self._stored is not None:
             known = self._stored.status_of_ended(job_id)
-        if known is None and job_id in self._submitting:
-            known = JobStatus.INITIALIZING
         if known is not None:
             raise DuplicateJobSubmissionError(str(job_id), known.name)
 
@@ -253,7 +286,7 @@ class RunningJobs:
         job = self._jobs.get(job_id)
         if job is not None:
             return job.job_master.status
-        archived = self._archive.find(job_id)
+        archived = self.find_submission(job_id) or self._archive.find(job_id)
         return None if archived is None else archived.job.details.status
 
     def _unknown(self, job_id: JobId) -> Exception:
@@ -398,7 +431,7 @@ class RunningJobs:
 
     async def _await_ends(self) -> None:
         await self._wait_a_while([*(job.ended for job in self._jobs.values()), *self._left])
-        await self._wait_a_while([*self._submitting.values(), *self._forgetting])
+        await self._wait_a_while([*self._submissions_under_way(), *self._forgetting])
 
     async def _wait_a_while(self, ends: Sequence[asyncio.Future[Any]]) -> None:
         if not ends:

@@ -1,4 +1,4 @@
-"""Sparse archives: of jobs without a JobMaster, which failed itself or ended under an earlier leader. Pure.
+"""Sparse archives: of jobs without a JobMaster, which is not there yet, failed, or ended with an earlier leader. Pure.
 
 Source: Flink ArchivedExecutionGraph.createSparseArchivedExecutionGraph.
 """
@@ -19,6 +19,12 @@ from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan, job_type_of
 
 
+def archive_of_submission(graph: JobGraph, cluster: Settings, submitted_ms: int) -> ArchivedJob:
+    """Return a job that is INITIALIZING, as those that ask about it are answered."""
+    result = JobResult(graph.job_id, graph.name, JobStatus.INITIALIZING, 0, {})
+    return archive_of_result(graph, cluster, result, submitted_ms, submitted_ms)
+
+
 def archive_lost_job(
     graph: JobGraph, cluster: Settings, failure: ErrorInfo, submitted_ms: int, now_ms: int
 ) -> ArchivedJob:
@@ -32,9 +38,9 @@ def archive_lost_job(
 def archive_of_result(
     graph: JobGraph, cluster: Settings, result: JobResult, submitted_ms: int, now_ms: int
 ) -> ArchivedJob:
-    """Return a job that has ended with `result`, without vertices."""
+    """Return a job with a result, without vertices; `now_ms` is when it reached the status of that."""
     job_id, name, status, failure = graph.job_id, graph.name, result.status, result.failure
-    times = {JobStatus.CREATED.name: submitted_ms, status.name: now_ms}
+    times = {JobStatus.INITIALIZING.name: submitted_ms, status.name: now_ms}
     max_parallelism = stated_max_parallelism(graph)
     checkpointing = describe_checkpointing(cluster.with_values(graph.settings))
     job = EndedJob(
@@ -54,7 +60,7 @@ def archive_of_result(
             name,
             status,
             submitted_ms,
-            now_ms,
+            now_ms if status.is_globally_terminal_state() else -1,
             now_ms,
             job_type_of(graph),
             max_parallelism=max_parallelism,

@@ -168,7 +168,7 @@ def overview_of(scheduler: Scheduler) -> JobOverview:
         graph.job_id,
         graph.name,
         status,
-        times[JobStatus.CREATED.name],
+        scheduler.started_ms,
         end_ms,
         max(end_ms, counts.changed_ms),
         job_type_of(graph),
@@ -184,13 +184,11 @@ def stated_max_parallelism(graph: JobGraph) -> int:
 
 def result_of(scheduler: Scheduler) -> JobResult:
     """Return the result of a job that has ended."""
-    times = scheduler.status_timestamps_ms
-    started_ms = times[JobStatus.CREATED.name]
     return JobResult(
         scheduler.graph.job_id,
         scheduler.graph.name,
         scheduler.status,
-        max(times.values()) - started_ms,
+        max(scheduler.status_timestamps_ms.values()) - scheduler.started_ms,
         accumulators_of(scheduler),
         failure_of(scheduler),
     )

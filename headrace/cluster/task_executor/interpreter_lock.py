@@ -16,14 +16,15 @@ from typing import Final
 import msgspec
 
 from headrace.cluster.task_executor.lock_watcher import (
-    DUMP_PERIOD_S,
     RELEASED,
     WatcherConfiguration,
+    dump_period_s,
 )
+from headrace.core.config import Settings
 from headrace.core.threads import Thread, start_thread
 
 _LOG = logging.getLogger(__name__)
-_PERIOD_S: Final = 0.5
+_SIGNS_IN_PERIOD: Final = 4
 _END_TIMEOUT_S: Final = 5.0
 
 
@@ -32,13 +33,14 @@ class InterpreterLock:
 
     def __init__(self, configuration: WatcherConfiguration) -> None:
         self._configuration: Final = configuration
+        self._period_s: Final = dump_period_s(Settings(configuration.settings))
         self._is_stopped: Final = Event()
         self._thread: Thread | None = None
         self.watcher_address = ""
         """The endpoint of the LockWatcher; '' until it serves, and where there is none."""
 
     def start(self) -> "InterpreterLock":
-        """Start the watcher process; nobody waits for it."""
+        """Start the watcher process after a while, so that short lives do without; nobody waits for it."""
         self._thread = start_thread("headrace-lock-watch", self._run)
         return self
 
@@ -49,6 +51,8 @@ class InterpreterLock:
             self._thread.join(2 * _END_TIMEOUT_S)
 
     def _run(self) -> None:
+        if self._is_stopped.wait(self._period_s):
+            return
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", "headrace.cluster.task_executor.lock_watcher"],
@@ -79,10 +83,10 @@ class InterpreterLock:
         os.set_blocking(pipe, False)
         try:
             while True:
-                faulthandler.dump_traceback_later(DUMP_PERIOD_S, repeat=True, file=pipe)
+                faulthandler.dump_traceback_later(self._period_s, repeat=True, file=pipe)
                 with contextlib.suppress(BlockingIOError):
                     os.write(pipe, RELEASED)
-                if self._is_stopped.wait(_PERIOD_S):
+                if self._is_stopped.wait(self._period_s / _SIGNS_IN_PERIOD):
                     return
         finally:
             faulthandler.cancel_dump_traceback_later()

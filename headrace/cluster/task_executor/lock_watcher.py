@@ -21,11 +21,13 @@ from headrace.core.randomness import system_random
 from headrace.core.security.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.lock_watcher import HeldLock, LockWatcherGateway
 from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.options import HEARTBEAT_TIMEOUT
 from headrace.rpc.service import RpcService
 from headrace.rpc.tcp import TcpRpcService
 
-DUMP_PERIOD_S: Final = 2.0
-"""Time for which no Python runs until the lock counts as held."""
+_DUMP_PERIOD_MIN_S: Final = 2.0
+_DUMPS_WITHIN_HEARTBEATS: Final = 2.5
+"""Dumps that come until a silent process would count as lost: each is a risk in a process that was only stopped."""
 _PARENT_CHECK_S: Final = 1.0
 _PIPE_READ_BYTES: Final = 1 << 16
 RELEASED: Final = b"released\n"
@@ -36,6 +38,12 @@ DUMP_MAX_BYTES: Final = 1 << 20
 _TIMEOUT: Final = b"Timeout ("
 _FRAME: Final = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.M)
 _WAITING: Final = {"threading.py", "selectors.py", "queue.py"}
+
+
+def dump_period_s(settings: Settings) -> float:
+    """Return the seconds for which no Python runs until the lock counts as held, and between two dumps of stacks."""
+    timeout_s = settings.duration_ms(HEARTBEAT_TIMEOUT) / 1000
+    return max(_DUMP_PERIOD_MIN_S, timeout_s / _DUMPS_WITHIN_HEARTBEATS)
 
 
 class WatcherConfiguration(msgspec.Struct, frozen=True):
@@ -133,7 +141,7 @@ async def serve_watcher(configuration: WatcherConfiguration) -> None:
         client_ssl=None if tls is None else client_context(tls),
     )
     await service.start()
-    stacks = HeldStacks(int(DUMP_PERIOD_S * 1e9), library_folders())
+    stacks = HeldStacks(int(dump_period_s(service.settings) * 1e9), library_folders())
     watcher = LockWatcher(service, stacks)
     watcher.start()
     ended = asyncio.Event()

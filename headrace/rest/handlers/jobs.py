@@ -257,9 +257,7 @@ def job_details_of(job: JobOverview, now_ms: int) -> models.JobOverviewInfo:
 
 def job_times(status: JobStatus, timestamps_ms: dict[str, int]) -> tuple[int, int]:
     """Return the moments at which a job began and ended; -1 where it has not ended."""
-    start_ms = timestamps_ms.get(JobStatus.INITIALIZING.name) or timestamps_ms.get(
-        JobStatus.CREATED.name, 0
-    )
+    start_ms = min(timestamps_ms.values(), default=0)
     end_ms = timestamps_ms.get(status.name, -1) if status.is_globally_terminal_state() else -1
     return start_ms, end_ms
 

@@ -2,8 +2,9 @@
 
 Its arguments are a JSON file with its settings, a scratch folder, and a file that arms failpoints of its own. It reads
 words, one a line: `submit <file with a job graph>`, `running <job id>`, `result <job id>`, `die-with-one`, which kills
-a TaskManager and itself, `workers`, `fail-dispatcher`, `shut-down` and, at the end of the input, closes what it has.
-It prints a line of JSON for each thing that happens. Where `rest.port` is set it serves REST, as a session does.
+a TaskManager and itself, `workers`, `fail <part>`, which plants a bug in a part of the control plane, `shut-down` and,
+at the end of the input, closes what it has. It prints a line of JSON for each thing that happens. Where `rest.port` is
+set it serves REST, as a session does; and as a session it says at its end, and with its exit code, why it has ended.
 """
 
 import contextlib
@@ -13,11 +14,14 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from headrace.cli.logs import report_failure
+from headrace.cluster.cluster import Cluster
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.core.clock import SystemClock
@@ -33,6 +37,7 @@ from headrace.graph.job_graph import JobGraph
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.options import REST_PORT
 from headrace.rest.web_monitor import WebMonitor
+from tests.integration.high_availability.planted_bugs import plant_from_environment
 from tests.integration.programs.process_cluster import ProcessDriver
 from tests.unit.network.exchange import SECRET
 
@@ -90,15 +95,48 @@ def await_running(handle: ClusterHandle, job_hex: str) -> None:
     tell("running", restored=None if restored is None else restored.checkpoint_id, places=places)
 
 
-def fail() -> None:
-    raise LookupError("a bug in the Dispatcher")
+ENDPOINTS: Final[dict[str, Callable[[Cluster], Any]]] = {
+    "dispatcher": lambda cluster: cluster.dispatcher,
+    "resourcemanager": lambda cluster: cluster.resource_manager,
+    "blobserver": lambda cluster: cluster.blob_server,
+    "leaders": lambda cluster: cluster.leaders,
+    "jobmanager": lambda cluster: next(iter(cluster.dispatcher._jobs)).job_master,
+}
+"""Parts that are endpoints of RPC, by their names in addresses."""
+
+
+async def bug(part: str) -> None:
+    raise LookupError(f"a bug in {part}")
+
+
+def fail(part: str, handle: ClusterHandle, web_monitor: WebMonitor) -> None:
+    """Let a coroutine of a part fail."""
+    cluster = handle._cluster
+    if part == "rest":
+        server: Any = web_monitor.server
+        server._server.on_tick = lambda counter: bug(part)
+    elif part == "election":
+
+        def step() -> float:
+            raise LookupError(f"a bug in {part}")
+
+        election: Any = cluster._high_availability and cluster._high_availability.election
+        election.step = step
+    else:
+        handle.loop.call_soon_threadsafe(
+            lambda: ENDPOINTS[part](cluster).spawn(bug(part), "something")
+        )
 
 
 def serve_rest(web_monitor: WebMonitor, handle: ClusterHandle) -> None:
     """Serve clients, and let them know where."""
     web_monitor.start(
         ControlPlane(
-            handle.dispatcher, handle.resource_manager, handle.loop, blob_server=handle.blob_server
+            handle.dispatcher,
+            handle.resource_manager,
+            handle.loop,
+            blob_server=handle.blob_server,
+            fail=handle.fail,
         ),
         name="driver",
         is_session=True,
@@ -108,7 +146,7 @@ def serve_rest(web_monitor: WebMonitor, handle: ClusterHandle) -> None:
     tell("serves", address=web_monitor.server.address)
 
 
-def obey(handle: ClusterHandle, driver: ProcessDriver) -> None:
+def obey(handle: ClusterHandle, driver: ProcessDriver, web_monitor: WebMonitor) -> None:
     for line in sys.stdin:
         match line.split():
             case ["submit", path]:
@@ -123,9 +161,8 @@ def obey(handle: ClusterHandle, driver: ProcessDriver) -> None:
             case ["workers"]:
                 live = {each.name: each.pid for each in driver.live}
                 tell("workers", pids=sorted(live.values()), names=live)
-            case ["fail-dispatcher"]:
-                dispatcher = handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
-                dispatcher.run_async(fail)
+            case ["fail", part]:
+                fail(part, handle, web_monitor)
             case ["shut-down"]:
                 handle.call(handle.dispatcher.shut_down_cluster(), WAIT_S)
             case words:
@@ -135,6 +172,7 @@ def obey(handle: ClusterHandle, driver: ProcessDriver) -> None:
 def main(settings_file: str, scratch: str, points: str) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     settings = Settings(json.loads(Path(settings_file).read_text()))
+    plant_from_environment()
     failpoints.arm(Settings({failpoints.FAILPOINTS.key: points}))
     driver: Any = ProcessDriver(settings, Path(scratch), 2, writes_logs=True)
     clock, random = SystemClock(), system_random()
@@ -151,7 +189,7 @@ def main(settings_file: str, scratch: str, points: str) -> int:
     is_over = threading.Event()
 
     def read_words() -> None:
-        obey(handle, driver)
+        obey(handle, driver, web_monitor)
         is_over.set()
 
     start_thread("words", read_words)
@@ -162,7 +200,7 @@ def main(settings_file: str, scratch: str, points: str) -> int:
     web_monitor.close()
     driver.kill_all()
     tell("ended", failure=type(handle.failure).__name__)
-    return 0
+    return 0 if handle.failure is None else report_failure(handle.failure)
 
 
 if __name__ == "__main__":

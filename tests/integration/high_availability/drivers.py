@@ -19,6 +19,7 @@ import msgspec
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.checkpoint.options import INTERVAL
 from headrace.checkpoint.storage.file_systems import child_uri, files_below, is_uri, read_all
+from headrace.checkpoint.storage.metadata_key import KEY_FILE, metadata_key
 from headrace.common import Encoder
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings
@@ -28,6 +29,7 @@ from headrace.core.threads import start_thread
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
+from testkit.chaos.checkpoint_pointers import PointerWatch, look_at
 from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT
 from tests.integration.programs.committed_lines import committed_lines
@@ -186,6 +188,7 @@ class Rivals:
         """Only where it is a folder."""
         self.uri: Final = child_uri(self._store_uri, "test")
         self._drivers: Final[list[DriverProcess]] = []
+        self._watches: Final[dict[JobId, PointerWatch]] = {}
 
     def start(self, name: str, *, failpoints: str = "", **options: str) -> DriverProcess:
         options = {"high-availability.storageDir": self._store_uri, **options}
@@ -220,9 +223,25 @@ class Rivals:
         ids = [int(name[0].removeprefix("chk-")) for name in names if name[-1] == "_metadata"]
         return max(ids, default=None)
 
+    def watch_pointers(self, job: "NumbersJob") -> None:
+        """Look from now on, all the while, what the storage says is the newest checkpoint of a job."""
+        folder = child_uri(self.uri, "checkpoints", job.job_id.hex())
+        key = Settings({KEY_FILE.key: str(self.folder / "key")})
+        self._watches[job.job_id] = PointerWatch(
+            lambda: look_at(folder, lambda: metadata_key(key)), 0.5 if is_uri(self.uri) else 0.05
+        )
+
+    def pointer_mistakes(self, job: "NumbersJob") -> tuple[str, ...]:
+        """End the watch of a job, and return what it has found."""
+        watch = self._watches.pop(job.job_id)
+        mistakes = watch.stop()
+        return mistakes if watch.pointers.seen_count else ("no checkpoint was seen", *mistakes)
+
     def dispose(self) -> None:
         for driver in self._drivers:
             driver.dispose()
+        for watch in self._watches.values():
+            watch.stop()
 
 
 @contextlib.contextmanager

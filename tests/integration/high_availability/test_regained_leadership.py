@@ -147,6 +147,42 @@ def test_the_next_job_master_puts_tasks_where_their_state_is_whichever_slots_com
     assert_finishes(only, job, only.workers())
 
 
+def test_a_job_is_reconciling_until_its_task_managers_are_back_under_the_next_leader(
+    pair: Rivals,
+) -> None:
+    job = NumbersJob(pair.folder, count=12_000, parallelism=2)
+    only = start_with_job(pair, job)
+    rest, names = rest_client(only), only.ask("workers")["names"]
+    silent = next(iter(names.values()))
+
+    def status() -> str:
+        try:
+            (one,) = rest.get("/jobs/overview")["jobs"]
+        except RestRefusedError as refused:
+            # There is no Dispatcher in the moment before it.
+            assert refused.status == 503
+            return ""
+        return one["state"]
+
+    assert status() == "RUNNING"
+    os.kill(silent, signal.SIGSTOP)
+    try:
+        with storage_away(pair.storage):
+            only.await_log("this process stands by")
+        only.await_log("(epoch 2)")
+        wait_until(lambda: status() == "RECONCILING", 60, "the job is RECONCILING")
+        registered = "/taskmanagers"
+        free = [one["freeSlots"] for one in rest.get(registered)["taskmanagers"]]
+        assert len(free) == 2 and status() == "RECONCILING", "one of two slots is not back"
+    finally:
+        os.kill(silent, signal.SIGCONT)
+    wait_until(lambda: status() == "RUNNING", 60, "the job runs")
+    times = rest.get(f"/jobs/{job.job_id}")["timestamps"]
+    assert 0 < times["RECONCILING"] <= times["RUNNING"]
+    assert times["INITIALIZING"] == 0, "it is not a job that starts"
+    assert_finishes(only, job, only.workers())
+
+
 def test_a_dispatcher_that_fails_is_followed_and_no_task_notices(pair: Rivals) -> None:
     job = NumbersJob(pair.folder, padding=200_000, count=8_000)
     first = pair.start("first", **{"rest.port": "0"})
@@ -155,8 +191,8 @@ def test_a_dispatcher_that_fails_is_followed_and_no_task_notices(pair: Rivals) -
     second.await_standby()
     submit(first, job)
     workers, rest = first.workers(), rest_client(first)
-    first.say("fail-dispatcher")
-    first.await_log("LookupError: a bug in the Dispatcher (in endpoint")
+    first.say("fail", "dispatcher")
+    first.await_log("LookupError: a bug in dispatcher (in endpoint")
     first.await_log("another one follows it, and all jobs go on")
     assert_finishes(first, job, workers)
     metrics = rest.get(f"/jobs/{job.job_id}/metrics?get=numRestarts,fullRestarts")

@@ -238,10 +238,10 @@ def test_a_submission_under_way_outlives_the_dispatcher(monkeypatch: pytest.Monk
         jobs, failing = cluster._dispatchers.jobs, cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
         start, begun, may_go_on = jobs._submit, threading.Event(), asyncio.Event()  # pyright: ignore[reportPrivateUsage]
 
-        async def slow(graph: JobGraph) -> None:
+        async def slow(graph: JobGraph, submitted_ms: int) -> None:
             begun.set()
             await may_go_on.wait()
-            await start(graph)
+            await start(graph, submitted_ms)
 
         monkeypatch.setattr(jobs, "_submit", slow)
         asked = asyncio.run_coroutine_threadsafe(

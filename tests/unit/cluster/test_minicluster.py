@@ -74,7 +74,7 @@ def test_details_of_an_ended_job_keep_metrics_and_times(cluster: MiniCluster) ->
     cluster.await_result(graph.job_id)
     details = handle.call(handle.dispatcher.request_job_details(graph.job_id))
     assert details.vertices[0].metrics["numRecordsOut"] == 300
-    assert list(details.status_timestamps_ms) == ["CREATED", "RUNNING", "FINISHED"]
+    assert list(details.status_timestamps_ms) == ["INITIALIZING", "CREATED", "RUNNING", "FINISHED"]
 
 
 def test_a_user_error_names_cause_operator_file_and_line(cluster: MiniCluster) -> None:

@@ -101,7 +101,8 @@ class Scheduler:
             settings.get_option(ATTEMPTS_HISTORY_SIZE),
             first_attempt_number,
         )
-        self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
+        first = JobStatus.RECONCILING if first_attempt_number else JobStatus.INITIALIZING
+        self.status_timestamps_ms: dict[str, int] = {first.name: clock.now_ms()}
         self.execution_graph = expand(graph)
         self.failures: Final = ExecutionFailureHandler(
             self.execution_graph,
@@ -119,7 +120,7 @@ class Scheduler:
         # Subtasks that are being started, or restarted; empty while all run or have ended.
         self._set_scope(self.executions.subtasks)
         self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
-        self._created = Created(self)
+        self._created = Created(self, first)
         self._state: SchedulerState = self._created
         # Raised with every deployment: an answer that belongs to an older one changes nothing.
         self._version = 0
@@ -145,6 +146,11 @@ class Scheduler:
     def status(self) -> JobStatus:
         """The job's status."""
         return self._state.status
+
+    @property
+    def started_ms(self) -> int:
+        """When this leader began with the job."""
+        return next(iter(self.status_timestamps_ms.values()))
 
     @property
     def is_waiting_for_slots(self) -> bool:

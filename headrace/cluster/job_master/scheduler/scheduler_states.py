@@ -10,6 +10,8 @@
 The states restore, deploy and restart the scheduler's scope: all subtasks at first, and after a failure those that the
 failover strategy chooses, while the others run on. A failure of another subtask meanwhile widens the scope. States
 decide, and act through their Scheduler; an action answers only by an event to the present state.
+A job that this leader goes on with is RECONCILING until deployment begins, other than one that starts: its first
+states are the same ones, with another status.
 Source: Flink AdaptiveScheduler and its states.
 """
 
@@ -82,13 +84,15 @@ class SchedulerState:
 
 
 class Created(SchedulerState):
-    """The graph is known, nothing has begun."""
+    """The graph is known, nothing has begun. `status`: of this state and of those until the job is RUNNING."""
 
-    status = JobStatus.CREATED
+    def __init__(self, scheduler: "Scheduler", status: JobStatus) -> None:
+        super().__init__(scheduler)
+        self.status = status
 
     def start(self) -> SchedulerState:
         """Begin."""
-        return RestoringFirst(self.scheduler)
+        return RestoringFirst(self.scheduler, self.status)
 
     def failed(self, failure: Failure) -> SchedulerState:
         """A coordinator could not be started: final."""
@@ -118,7 +122,9 @@ class Restoring(SchedulerState):
 class RestoringFirst(Restoring):
     """Restores when the job begins; slots arrive meanwhile, as the restored state does not change their number."""
 
-    status = JobStatus.CREATED
+    def __init__(self, scheduler: "Scheduler", status: JobStatus) -> None:
+        super().__init__(scheduler)
+        self.status = status
 
     def enter(self) -> SchedulerState:
         """Declare and ask."""
@@ -130,9 +136,25 @@ class RestoringFirst(Restoring):
         self.scheduler.decide_failover(failure.as_final())
         return Failing(self.scheduler)
 
+    def restored(self) -> SchedulerState:
+        """Go on; a job that is new is CREATED for this moment."""
+        if self.status is JobStatus.RECONCILING:
+            return Reconciling(self.scheduler)
+        return RestoredFirst(self.scheduler)
+
     def slots_cannot_come(self, failure: Failure) -> SchedulerState:
         """Fail without waiting for the checkpoint: there are no slots to restore it into."""
         return self.failed(failure)
+
+
+class RestoredFirst(SchedulerState):
+    """Everything is known that the job starts from; nobody sees it here, as nothing is left to wait for."""
+
+    status = JobStatus.CREATED
+
+    def enter(self) -> SchedulerState:
+        """Go on."""
+        return WaitingForSlots(self.scheduler)
 
 
 class WaitingForSlots(SchedulerState):
@@ -152,6 +174,12 @@ class WaitingForSlots(SchedulerState):
     def slots_cannot_come(self, failure: Failure) -> SchedulerState:
         """There is no use in waiting."""
         return self.failed(failure)
+
+
+class Reconciling(WaitingForSlots):
+    """Waits for slots under a new leader: of TaskManagers that register again, and of new ones for the others."""
+
+    status = JobStatus.RECONCILING
 
 
 class RegisteringPartitions(SchedulerState):

@@ -184,6 +184,7 @@ class Fixture:
         parallelism: int = 2,
         services: ScriptedServices | None = None,
         vertex_count: int = 2,
+        first_attempt_number: int = 0,
     ) -> None:
         """`kind` and `result_type` are of the first exchange; those behind it, if any, are pipelined."""
         self.clock = ManualClock()
@@ -197,6 +198,7 @@ class Fixture:
             self.clock,
             PartitionTracker(releases_during_job=True),
             Settings({FAILOVER_STRATEGY.key: strategy}),
+            first_attempt_number,
         )
         self.services.connect(self.scheduler)
 

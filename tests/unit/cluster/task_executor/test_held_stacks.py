@@ -3,12 +3,17 @@
 import faulthandler
 import os
 
+import pytest
+
 from headrace.cluster.task_executor.lock_watcher import (
     DUMP_MAX_BYTES,
     RELEASED,
     HeldStacks,
+    dump_period_s,
     library_folders,
 )
+from headrace.core.config import Settings
+from headrace.rpc.options import HEARTBEAT_TIMEOUT
 
 S = 1_000_000_000
 DUMP = b"""Timeout (0:00:02)!
@@ -77,3 +82,10 @@ def test_stacks_that_faulthandler_itself_has_written_are_read() -> None:
     held = HeldStacks(2 * S, library_folders())
     held.receive(b"Timeout (0:00:02)!\n" + written.replace(b"Current thread", b"Thread"), 10 * S)
     assert "test_held_stacks.py" in held.function
+
+
+@pytest.mark.parametrize(("timeout", "period_s"), [("50 s", 20.0), ("10 s", 4.0), ("2 s", 2.0)])
+def test_a_dump_comes_twice_before_a_silent_process_counts_as_lost(
+    timeout: str, period_s: float
+) -> None:
+    assert dump_period_s(Settings({HEARTBEAT_TIMEOUT.key: timeout})) == period_s

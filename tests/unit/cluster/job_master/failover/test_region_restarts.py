@@ -118,7 +118,7 @@ def test_nothing_is_deployed_before_it_is_known_what_it_starts_from() -> None:
     job.services.answers_restores = False
     job.scheduler.start()
     job.give_slots()
-    assert job.scheduler.status is JobStatus.CREATED and job.services.submitted == []
+    assert job.scheduler.status is JobStatus.INITIALIZING and job.services.submitted == []
     stale = job.services.version
     job.scheduler.cancel()
     job.scheduler.restored({}, stale)

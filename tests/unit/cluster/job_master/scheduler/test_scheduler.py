@@ -74,7 +74,7 @@ def test_the_job_is_finished_after_the_last_task_and_the_commit(job: Fixture) ->
     job.report_all(S.FINISHED)
     assert job.scheduler.status is JobStatus.RUNNING and job.services.commit_count == 1
     job.scheduler.committed()
-    assert job.services.statuses == [JobStatus.RUNNING, JobStatus.FINISHED]
+    assert job.services.statuses == [JobStatus.CREATED, JobStatus.RUNNING, JobStatus.FINISHED]
 
 
 def test_a_failed_commit_fails_the_job_even_with_restarts_left() -> None:
@@ -173,7 +173,9 @@ def test_cancelling_waits_for_the_tasks(job: Fixture) -> None:
 def test_cancelling_before_deployment_ends_at_once(job: Fixture) -> None:
     job.scheduler.start()
     job.scheduler.cancel()
-    assert job.services.statuses == [JobStatus.RUNNING, JobStatus.CANCELLING, JobStatus.CANCELED]
+    assert job.services.statuses == [
+        JobStatus.CREATED, JobStatus.RUNNING, JobStatus.CANCELLING, JobStatus.CANCELED,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

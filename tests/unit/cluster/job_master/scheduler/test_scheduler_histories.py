@@ -300,7 +300,7 @@ def test_a_job_is_whole_at_all_times_and_ends(
     history.end_fairly()
     statuses = history.services.statuses
     assert [one for one in statuses if one.is_globally_terminal_state()] == statuses[-1:]
-    reached = {JobStatus.CREATED.name, *(one.name for one in statuses)}
+    reached = {JobStatus.INITIALIZING.name, *(one.name for one in statuses)}
     assert set(history.scheduler.status_timestamps_ms) == reached
     is_finished = statuses[-1] is JobStatus.FINISHED
     assert is_finished == all(state is S.FINISHED for state in history.job.states) or (

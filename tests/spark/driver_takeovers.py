@@ -1,0 +1,140 @@
+"""Kills of a session's driver on real Spark, after which its standby, or its supervisor alone, goes on with its job.
+
+`make chaos PART=takeovers` measures them again and again, for the page of the chaos suite; a test does the first once.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.rest.client import RestClient
+from headrace.rest.client_errors import RestError
+from headrace.rest.connections import connection_in
+from testkit.waiting import wait_until
+from tests.integration.high_availability.leader_kills import Outcome, run_all
+from tests.spark.commands import NO_UI, Commands
+from tests.spark.programs import Program
+
+FAILOVER_S: Final = 12.0
+WORKERS_END_S: Final = 15.0
+_PATIENCE_S: Final = 90.0
+
+
+def highly_available(folder: Path) -> tuple[str, ...]:
+    """Options of drivers that are one cluster."""
+    settings = {
+        "high-availability.type": "file",
+        "high-availability.storageDir": str(folder / "ha"),
+        "headrace.checkpoint.key-file": str(folder / "key"),
+    }
+    return tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
+
+
+def clusters_of(commands: Commands) -> dict[str, dict[str, Any]]:
+    """Sessions and standbys by their names."""
+    return {one["name"]: one for one in commands.answer("cluster", "list")["clusters"]}
+
+
+def kill_beside_standby(folder: Path, started: list[Program]) -> Outcome:
+    """Kill the leader; a standby on which Spark runs already goes on, and the supervisor brings the next standby."""
+    return _kill(folder, started, "the driver, beside a standby on Spark", "second")
+
+
+def kill_beside_supervisor(folder: Path, started: list[Program]) -> Outcome:
+    """Kill the only driver; its supervisor starts it again, with a Spark of its own."""
+    return _kill(folder, started, "the driver, which its supervisor starts again", "first")
+
+
+def _kill(folder: Path, started: list[Program], what: str, follower: str) -> Outcome:
+    commands = Commands(folder, started)
+    options = ("cluster", "start", "--supervise", *highly_available(folder), *NO_UI)
+    first = commands.daemon(*options, "--name", "first")
+    if follower != "first":
+        commands.daemon(*options, "--standby", "--name", follower)
+    checkpoints = ("-D", "execution.checkpointing.interval=500 ms")
+    commands("run", "-d", "--cluster", "first", *checkpoints, "endless.py", "lasting")
+    wait_until(lambda: any(folder.glob("ha/**/_metadata")), 60, "a checkpoint")
+    workers = {one.pid for one in first.task_managers()}
+    assert workers, "nobody works"
+    driver = clusters_of(commands)["first"]["pid"]
+
+    os.kill(driver, signal.SIGKILL)
+    killed_s = time.monotonic()
+    moments: dict[str, float] = {}
+
+    def all_reached() -> bool:
+        # Processes, also such as have closed their ports.
+        for name, is_reached in (
+            ("ended", lambda: not any(map(_lives, workers))),
+            ("running", lambda: _is_running(folder, follower, driver)),
+        ):
+            if name not in moments and is_reached():
+                moments[name] = time.monotonic() - killed_s
+        return len(moments) == 2
+
+    wait_until(all_reached, _PATIENCE_S, f"the end of workers, and the job anew: {moments}")
+    if follower != "first":
+        wait_until(
+            lambda: clusters_of(commands).get("first", {}).get("kind") == "standby",
+            _PATIENCE_S,
+            "a new standby",
+        )
+    mistakes: tuple[str, ...] = ()
+    if moments["ended"] > WORKERS_END_S:
+        mistakes = (f"workers of the killed driver ended after {moments['ended']:.1f} s",)
+    for name in {"first", follower}:
+        commands("cluster", "stop", name)
+    for program in started:
+        wait_until(lambda program=program: not program.processes(), 60, "the end of all processes")
+    note = f"its workers had ended after {moments['ended']:.1f} s"
+    return Outcome(what, moments["running"], mistakes, bound_s=FAILOVER_S, note=note)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+def _is_running(folder: Path, name: str, killed_pid: int) -> bool:
+    """Whether a driver of that name, other than the killed one, serves, and all tasks of the job run there."""
+    for file in (folder / "home" / "clusters").glob("*.json"):
+        try:
+            found = connection_in(file)
+            if found.connection.name != name or found.connection.pid == killed_pid:
+                continue
+            jobs = RestClient.of(found).get("/jobs/overview")["jobs"]
+        except (RestError, OSError):
+            continue  # it stands by, or the file went meanwhile
+        return bool(jobs) and all(
+            job["state"] == "RUNNING" and job["tasks"]["running"] == job["tasks"]["total"]
+            for job in jobs
+        )
+    return False
+
+
+def _with_programs(kill: Callable[[Path, list[Program]], Outcome]) -> Callable[[Path], Outcome]:
+    def run(folder: Path) -> Outcome:
+        started: list[Program] = []
+        try:
+            return kill(folder, started)
+        finally:
+            for program in started:
+                program.end()
+
+    return run
+
+
+RUNS: Final = (
+    ("standby", _with_programs(kill_beside_standby)),
+    ("supervisor", _with_programs(kill_beside_supervisor)),
+)
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_all(RUNS, "takeovers", "Kill drivers of sessions on Spark."))
