@@ -5,11 +5,11 @@ Source: Flink RemoteExecutor, AbstractSessionClusterExecutor.
 
 import logging
 import threading
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from headrace.api.client.job_client import JobClient
+from headrace.api.settings.job_artifacts import with_carried_python_files
 from headrace.api.settings.python_files import python_files, with_python_files
 from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.rest_cluster_client import RestClusterClient
@@ -19,7 +19,7 @@ from headrace.core.ids import ClusterDataSetId
 from headrace.core.security.tls import is_loopback
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
-from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE, PYTHON_FILES
+from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
 
 _LOG: Final = logging.getLogger(__name__)
 _OF_DATAFRAMES: Final = "dataframe-"
@@ -37,19 +37,6 @@ class RemoteDataFrameError(ProgramError):
             "(execution.target: application)"
         )
         self.operator = operator
-
-
-class RemoteFilesError(ProgramError):
-    """A job names files of this machine that the workers of a cluster on another one would not find."""
-
-    def __init__(self, files: tuple[Path, ...], address: str) -> None:
-        names = ", ".join(str(file) for file in files)
-        super().__init__(
-            f"{names} ({PYTHON_FILES.key}) cannot be brought to the cluster at {address}, whose workers do not see "
-            "this machine's files: install the modules where the workers' interpreter finds them, give them to the "
-            "cluster when it is started, or define the functions in the program itself"
-        )
-        self.address = address
 
 
 class RemoteExecutor:
@@ -78,9 +65,12 @@ class RemoteExecutor:
             )
         files = python_files(Settings(job_graph.settings))
         cluster = self._cluster()
-        if files and not is_loopback(urlsplit(cluster.address).hostname or ""):
-            raise RemoteFilesError(files, cluster.address)
-        client = cluster.submit_job(with_python_files(job_graph, files))
+        if files:
+            job_graph = with_carried_python_files(job_graph, files)
+            if is_loopback(urlsplit(cluster.address).hostname or ""):
+                # A job in BATCH mode finds them only by their paths, on the machine where they are.
+                job_graph = with_python_files(job_graph, files)
+        client = cluster.submit_job(job_graph)
         _LOG.info(
             "job '%s' (%s) is submitted to %s", job_graph.name, job_graph.job_id, cluster.address
         )

@@ -9,7 +9,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
 |  +- cli.daemon.daemon_cluster_descriptor: EndedWithoutJobError
-|  +- client.remote_executor: RemoteDataFrameError, RemoteFilesError
+|  +- client.remote_executor: RemoteDataFrameError
 |  +- graph.operator_ids: DuplicateUidError
 |  +- spark.application: UnrecoverableJobError
 |  +- spark.dataframes.dataframe_coordinator: DataFrameChangedError
@@ -62,7 +62,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- gateways.errors: BlobError, CheckpointFailedError, ClusterShutDownError, CoordinatorBusyError
 +- gateways.errors: DuplicateJobSubmissionError, NotLeadingError
 +- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
-+- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
++- gateways.errors: TaskBuildError, TaskSubmissionError, UnfitArchiveError
++- gateways.errors: UnknownAttemptError, UnknownJobError, UnknownOperatorError
 +- rest.client_errors: RestError
 +- rest.programs.uploaded_programs: UploadRefusedError
 +- rest.history.archive_file: DamagedArchiveError

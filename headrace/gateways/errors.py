@@ -198,6 +198,16 @@ class BlobStorageError(BlobError):
     """A file of a blob cannot be written or read; the text says where and why."""
 
 
+class UnfitArchiveError(BlobError):
+    """An archive that came with a job cannot be unpacked on any host: the job has to come with another one."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, archive: str, reason: str, next_step: str) -> None:
+        super().__init__(f"'{archive}' of the job is not unpacked: {reason}; {next_step}")
+        self.archive = archive
+
+
 class BlobTransferError(BlobError):
     """A blob could not be transferred, whatever was tried."""
 

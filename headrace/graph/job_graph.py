@@ -153,6 +153,10 @@ class ArtifactKind(enum.Enum):
     """A requirements file, whose packages are installed where it arrives."""
     PACKAGES = "PACKAGES"
     """An archive of packages from which those of the requirements are installed, and from nowhere else."""
+    PYTHON_FILE = "PYTHON_FILE"
+    """A module, or an archive of modules, that functions import from."""
+    PYTHON_FOLDER = "PYTHON_FOLDER"
+    """An archive of a folder of modules, which is unpacked where it arrives, and which functions import from."""
 
 
 class JobArtifact(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""Files that travel with a job: requirements, archives and cached files, by the paths that its settings name."""
+"""Files that travel with a job: requirements, archives, cached files and Python files, as its settings name them."""
 
-import os
 import stat
 import zipfile
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -12,11 +12,13 @@ import msgspec
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import size_text
-from headrace.graph.job_graph import ArtifactKind, JobArtifact
+from headrace.core.process.interpreter import is_plain_folder
+from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph
 from headrace.graph.pipeline_options import (
     ARTIFACT_SIZE_MAX,
     CACHED_FILES,
     PYTHON_ARCHIVES,
+    PYTHON_FILES,
     PYTHON_REQUIREMENTS,
     cached_files,
     executable_cached_files,
@@ -69,6 +71,29 @@ def job_artifacts(settings: Settings) -> tuple[JobArtifact, ...]:
     return tuple(found)
 
 
+def with_carried_python_files(graph: JobGraph, files: Sequence[Path]) -> JobGraph:
+    """Return a job that brings its Python files with it, and names their paths on this machine no more.
+
+    ConfigurationError where they are too big with its other files.
+    """
+    reader = _Reader(int(Settings(graph.settings).get_option(ARTIFACT_SIZE_MAX)))
+    reader.count(PYTHON_FILES, sum(len(each.content) for each in graph.artifacts), "python.files")
+    found = [
+        reader.folder(
+            PYTHON_FILES,
+            ArtifactKind.PYTHON_FOLDER,
+            path.name,
+            path,
+            root=path if is_plain_folder(path) else path.parent,
+        )
+        if path.is_dir()
+        else reader.file(PYTHON_FILES, ArtifactKind.PYTHON_FILE, path.name, path)
+        for path in files
+    ]
+    settings = {key: value for key, value in graph.settings.items() if key != PYTHON_FILES.key}
+    return msgspec.structs.replace(graph, artifacts=(*graph.artifacts, *found), settings=settings)
+
+
 class _Reader:
     """Reads files until all of them together are too big."""
 
@@ -81,7 +106,7 @@ class _Reader:
     ) -> JobArtifact:
         """Return a file with its content."""
         try:
-            self._count(option, path)
+            self.count(option, path.stat().st_size, str(path))
             content = path.read_bytes()
             is_executable = bool(path.stat().st_mode & stat.S_IXUSR)
         except OSError as error:
@@ -89,28 +114,36 @@ class _Reader:
         return JobArtifact(kind, name, path.name, content, is_executable=is_executable)
 
     def folder(
-        self, option: ConfigOption[str], kind: ArtifactKind, name: str, path: Path
+        self,
+        option: ConfigOption[str],
+        kind: ArtifactKind,
+        name: str,
+        path: Path,
+        root: Path | None = None,
     ) -> JobArtifact:
-        """Return an archive of a folder; equal folders make equal bytes."""
+        """Return an archive of a folder, by paths below `root`, or itself; equal folders make equal bytes."""
         packed = BytesIO()
+        # Compiled modules are written anew when they are imported.
+        is_skipped = {"__pycache__"} if kind is ArtifactKind.PYTHON_FOLDER else set[str]()
         try:
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in sorted(path.rglob("*")):
-                    if file.is_file():
-                        self._count(option, file)
-                        entry = zipfile.ZipInfo(str(file.relative_to(path)))
+                    if file.is_file() and is_skipped.isdisjoint(file.parts):
+                        self.count(option, file.stat().st_size, str(file))
+                        entry = zipfile.ZipInfo(str(file.relative_to(root or path)))
                         entry.external_attr = (file.stat().st_mode & 0o777) << 16
                         archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
         except OSError as error:
             raise ConfigurationError(option.key, str(path), error.strerror or str(error)) from error
         return JobArtifact(kind, name, f"{path.name}.zip", packed.getvalue())
 
-    def _count(self, option: ConfigOption[str], path: Path) -> None:
-        self._size_bytes += os.stat(path).st_size
+    def count(self, option: ConfigOption[str], size_bytes: int, said: str) -> None:
+        """Add the bytes of what the setting `said`."""
+        self._size_bytes += size_bytes
         if self._size_bytes > self._size_bytes_max:
             raise ConfigurationError(
                 option.key,
-                str(path),
+                said,
                 f"with it the files of the job have more than {size_text(self._size_bytes_max)} "
                 f"('{ARTIFACT_SIZE_MAX.key}'): read big data from a file system that the workers share",
             )

@@ -1,24 +1,39 @@
 """Unpacks archives that came with a job: whole and inside of one folder, or not at all."""
 
+import lzma
 import shutil
+import socket
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from headrace.core.ids import size_text
-from headrace.gateways.errors import BlobStorageError
+from headrace.gateways.errors import BlobStorageError, UnfitArchiveError
 
 ENTRIES_MAX: Final = 100_000
 _MODE_MASK: Final = 0o755
+_CHUNK_BYTES: Final = 1 << 20
+_DAMAGES: Final = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+    # An encrypted archive, and one that is packed by a method that Python does not know.
+    RuntimeError,
+)
 
 
 def unpack(archive: Path, folder: Path, size_bytes_max: int) -> None:
     """Unpack a zip or tar file into a new folder.
 
-    BlobStorageError for a name that leads out of it, for links and devices, and for what is damaged or too big.
+    UnfitArchiveError for a name that leads out of it, for links and devices, and for what is damaged or too big;
+    BlobStorageError where the folder cannot be written.
     """
     folder.mkdir()
     try:
@@ -26,8 +41,20 @@ def unpack(archive: Path, folder: Path, size_bytes_max: int) -> None:
             _unpack_zip(archive, folder, size_bytes_max)
         else:
             _unpack_tar(archive, folder, size_bytes_max)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError) as error:
-        raise BlobStorageError(f"{archive.name} cannot be unpacked: {error}") from error
+    except _DAMAGES as error:
+        raise _damaged(archive, error) from error
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise UnfitArchiveError(
+            archive.name, "two of its entries have the same name", "pack each file once"
+        ) from error
+    except OSError as error:
+        # Readers of compressed files say so by an error without a number; others are the disk's.
+        if error.errno is None:
+            raise _damaged(archive, error) from error
+        raise BlobStorageError(
+            f"'{archive.name}' cannot be unpacked into {folder} on host {socket.gethostname()}: {error.strerror}; make "
+            "room there, or name another place with 'blob.storage.directory'"
+        ) from error
 
 
 def _unpack_zip(archive: Path, folder: Path, size_bytes_max: int) -> None:
@@ -69,6 +96,9 @@ def _unpack_tar(archive: Path, folder: Path, size_bytes_max: int) -> None:
             with source, target.open("xb") as out:
                 shutil.copyfileobj(source, out)
             target.chmod(0o600 | entry.mode & _MODE_MASK)
+        # The checksum of a compressed file stands at its end, which nobody has read yet.
+        rest = iter(lambda: packed.fileobj.read(_CHUNK_BYTES) if packed.fileobj else b"", b"")
+        _refuse_excess(archive, map(len, rest), size_bytes_max + _CHUNK_BYTES)
 
 
 def _refuse_excess(archive: Path, sizes: Iterable[int], size_bytes_max: int) -> None:
@@ -76,9 +106,10 @@ def _refuse_excess(archive: Path, sizes: Iterable[int], size_bytes_max: int) -> 
     for count, size in enumerate(sizes, 1):
         size_bytes += size
         if size_bytes > size_bytes_max or count > ENTRIES_MAX:
-            raise BlobStorageError(
-                f"{archive.name} has more than {size_text(size_bytes_max)} ('headrace.artifacts.size-max') or "
-                f"{ENTRIES_MAX} files once it is unpacked"
+            raise UnfitArchiveError(
+                archive.name,
+                f"it has more than {size_text(size_bytes_max)} or {ENTRIES_MAX} files once it is unpacked",
+                "raise 'headrace.artifacts.size-max', or read big data from a file system that the workers share",
             )
 
 
@@ -89,7 +120,13 @@ def _target(archive: Path, folder: Path, name: str) -> Path:
     return folder / path
 
 
-def _unfit(archive: Path, name: str, problem: str) -> BlobStorageError:
-    return BlobStorageError(
-        f"{archive.name} is not unpacked, because {name!r} in it {problem}: pack plain files"
+def _unfit(archive: Path, name: str, problem: str) -> UnfitArchiveError:
+    return UnfitArchiveError(archive.name, f"{name!r} in it {problem}", "pack plain files")
+
+
+def _damaged(archive: Path, error: Exception) -> UnfitArchiveError:
+    return UnfitArchiveError(
+        archive.name,
+        f"it is damaged, or no zip or tar file: {str(error) or type(error).__name__}",
+        "look at the file on the client, pack it again and submit the job again",
     )

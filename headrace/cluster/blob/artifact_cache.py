@@ -6,6 +6,7 @@ uses it any more: some time after the job (`blob.service.cleanup.interval`), or 
 
 import asyncio
 import hashlib
+import logging
 import platform
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ from headrace.cluster.blob.python_packages import (
     tell_of_loaded_modules,
 )
 from headrace.core.config import Settings
-from headrace.core.ids import BlobKey, JobId
+from headrace.core.ids import BlobKey, JobId, size_text
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import ArtifactKind, JobArtifact
@@ -33,6 +34,8 @@ from headrace.graph.pipeline_options import (
     PYTHON_FILES,
 )
 from headrace.rpc.endpoint import RpcEndpoint
+
+_LOG: Final = logging.getLogger(__name__)
 
 Artifacts = tuple[JobArtifact, ...]
 
@@ -58,7 +61,7 @@ class ArtifactCache:
     async def provide(
         self, job_id: JobId, artifacts: Artifacts, settings: Settings, server_address: str
     ) -> None:
-        """Have the files of a job here. BlobError, RequirementsNotInstalledError; the next task tries again."""
+        """Have the files of a job here. BlobError or RequirementsNotInstalledError; the next task tries again."""
         self._versions[job_id] = self._versions.get(job_id, 0) + 1
         files = self._jobs.get(job_id)
         if files is None:
@@ -119,6 +122,20 @@ class ArtifactCache:
                 await self._run_blocking(
                     "artifacts: make", lambda lease=lease, body=filling.fill: lease.make(body)
                 )
+                _LOG.info(
+                    "'%s' (%s) of job %s is fetched to this host, into %s",
+                    artifact.name,
+                    size_text(_key_of(artifact).size_bytes),
+                    job_id,
+                    lease.folder,
+                )
+            else:
+                _LOG.info(
+                    "'%s' of job %s is on this host already, in %s",
+                    artifact.name,
+                    job_id,
+                    lease.folder,
+                )
             if artifact.kind is ArtifactKind.PACKAGES:
                 packages = lease.folder / _CONTENT
             if artifact.kind is ArtifactKind.REQUIREMENTS:
@@ -139,22 +156,30 @@ class ArtifactCache:
             return descriptor
         archives: list[str] = []
         cached: list[str] = []
-        python_files = [descriptor.settings.get(PYTHON_FILES.key, "")]
+        requirements: list[str] = []
+        python_files: list[str] = []
         for artifact in artifacts:
             folder = self._store.folder_of(entry_name(artifact, artifacts)) / _CONTENT
             match artifact.kind:
                 case ArtifactKind.REQUIREMENTS:
-                    python_files.insert(0, str(folder))
+                    requirements.append(str(folder))
                 case ArtifactKind.PACKAGES:
                     pass
+                case ArtifactKind.PYTHON_FILE:
+                    python_files.append(str(folder / _file_name(artifact)))
+                case ArtifactKind.PYTHON_FOLDER:
+                    python_files.append(str(folder))
                 case ArtifactKind.FILE:
                     cached.append(f"name:{artifact.name},path:{folder / _file_name(artifact)}")
                 case ArtifactKind.ARCHIVE if artifact.is_cached_file:
                     cached.append(f"name:{artifact.name},path:{folder}")
                 case ArtifactKind.ARCHIVE:
                     archives.append(f"{folder}#{artifact.name}")
+        if not python_files:
+            # Those of a job that brings none are of the machine of its client, which this host may be.
+            python_files.append(descriptor.settings.get(PYTHON_FILES.key, ""))
         here = {
-            PYTHON_FILES.key: ",".join(filter(None, python_files)),
+            PYTHON_FILES.key: ",".join(filter(None, (*requirements, *python_files))),
             PYTHON_ARCHIVES.key: ",".join(archives),
             CACHED_FILES.key: ";".join(cached),
         }
@@ -182,7 +207,7 @@ class _Filling:
     def fill(self, scratch: Path) -> None:
         """Leave the content in `scratch`/content."""
         artifact, target = self._artifact, scratch / _CONTENT
-        if artifact.kind is ArtifactKind.FILE:
+        if artifact.kind in (ArtifactKind.FILE, ArtifactKind.PYTHON_FILE):
             target.mkdir()
             self._write(target / _file_name(artifact), 0o700 if artifact.is_executable else 0o600)
             return

@@ -74,13 +74,16 @@ class ArtifactStore:
 
     def lease(self, name: str) -> ArtifactLease:
         """Wait until an entry is in place, or nobody has it: then it is the caller's to make. BlobStorageError."""
-        self._make_root()
         folder = self.folder_of(name)
         lock_file = folder.with_name(name + _LOCK_SUFFIX)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         deadline_ms = self._clock.monotonic_ms() + _WAIT_S * 1000
         while self._clock.monotonic_ms() < deadline_ms:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(lock_file, flags, 0o600)
+            self._make_root()
+            try:
+                descriptor = os.open(lock_file, flags, 0o600)
+            except FileNotFoundError:
+                continue  # whoever used the last entry has just removed the root with it
             # To use it, if it is there; else to make it.
             for mode, is_there in ((fcntl.LOCK_SH, True), (fcntl.LOCK_EX, False)):
                 if _locked(descriptor, mode) and _is_file(descriptor, lock_file):
@@ -137,5 +140,8 @@ def _delete_unused(folder: Path, lock_file: Path, descriptor: int) -> None:
         if _locked(descriptor, fcntl.LOCK_EX) and _is_file(descriptor, lock_file):
             shutil.rmtree(folder, ignore_errors=True)
             lock_file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                # It stays as long as there are other entries in it.
+                folder.parent.rmdir()
     finally:
         os.close(descriptor)

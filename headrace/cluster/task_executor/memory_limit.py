@@ -1,15 +1,27 @@
 """MemoryLimit: ends a TaskManager that holds more memory than it may, with the cause for its tasks.
 
 The kernel would end whichever process of the host it likes, without a word; and a limit of the address space would
-count what is only reserved.
+count what is only reserved. Without a limit a TaskManager may take what nobody else needs: it ends once the host, or
+the container, is short of memory and it holds more than its share of it.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
-from headrace.core.config import ConfigOption, SizeBytes
+from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.ids import size_text
-from headrace.core.process.process_memory import resident_memory_bytes
+from headrace.core.process.memory_parts import (
+    PROCESS_MEMORY,
+    PROCESSES_PER_HOST,
+    is_memory_total_set,
+    process_memory_bytes,
+)
+from headrace.core.process.process_memory import (
+    available_memory_bytes,
+    container_memory_bytes,
+    resident_memory_bytes,
+)
 from headrace.rpc.endpoint import RpcEndpoint
 
 MEMORY_LIMIT: Final = ConfigOption[SizeBytes | None](
@@ -18,34 +30,129 @@ MEMORY_LIMIT: Final = ConfigOption[SizeBytes | None](
     None,
     "Memory that a TaskManager's process may hold; one that holds more ends, and its tasks fail with that cause. Where "
     "each TaskManager serves one job, a job that grows harms no other. Unset: on Spark "
-    "`taskmanager.memory.process.size` where that is set, else what the host has.",
+    "`taskmanager.memory.process.size` where that is set, else `headrace.taskmanager.memory.reserve` decides.",
+)
+MEMORY_RESERVE: Final = ConfigOption(
+    "headrace.taskmanager.memory.reserve",
+    float,
+    0.05,
+    "Part of the memory of a host, or of a container, that TaskManagers without a limit leave free, at least 256 mb. "
+    "Once less is available, a TaskManager that holds more than its share ends, and its tasks fail with that cause. "
+    "Its share is what `taskmanager.memory.process.size` or `headrace.taskmanager.processes-per-host` says, else half "
+    "of that memory. 0: none ends.",
+    least=0.0,
+    most=1.0,
 )
 INTERVAL_MS: Final = 500.0
+QUICK_INTERVAL_MS: Final = 50.0
+"""Interval near the reserve, and while tasks end: a loop that allocates takes a gigabyte in half a second."""
+PATIENCE_MS: Final = 3_000.0
+"""Time for which tasks may go on that are told to end, as long as they hold no more meanwhile."""
+_LOG: Final = logging.getLogger(__name__)
+_GROWTH: Final = 1.1
+_NEAR: Final = 4
+_RESERVE_MIN_BYTES: Final = 256 << 20
 
 
 class MemoryLimit:
-    """Used on the main thread of `endpoint`. `on_exceeded` is called once, with what is to be told."""
+    """Used on the main thread of `endpoint`.
+
+    `stop_tasks` is told what was exceeded, and returns whether a task goes on; then `end` or, where they do not stop,
+    `exit_now` is called once. `is_own`: the process is the TaskManager's alone, so that its end frees its memory.
+    """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        on_exceeded: Callable[[str], None],
+        *,
+        is_own: bool,
+        stop_tasks: Callable[[str], bool],
+        end: Callable[[str], None],
+        exit_now: Callable[[str], None],
         measure: Callable[[], int] = resident_memory_bytes,
+        measure_available: Callable[[], int] = available_memory_bytes,
     ) -> None:
+        settings = endpoint.settings
         self._endpoint: Final = endpoint
-        self._limit_bytes: Final = endpoint.settings.get_option(MEMORY_LIMIT)
-        self._on_exceeded: Final = on_exceeded
+        self._limit_bytes: Final = settings.get_option(MEMORY_LIMIT)
+        self._reserve_bytes: Final = _reserve_bytes(settings) if is_own else 0
+        self._share_bytes: Final = share_bytes(settings)
+        self._stop_tasks: Final = stop_tasks
+        self._end: Final = end
+        self._exit_now: Final = exit_now
         self._measure: Final = measure
+        self._measure_available: Final = measure_available
+
+    def start(self) -> None:
+        """Say in the log what is watched, and watch it."""
+        if self._limit_bytes is not None:
+            _LOG.info("ends once it holds more than %s of memory", size_text(self._limit_bytes))
+        elif self._reserve_bytes:
+            _LOG.info(
+                "ends once less than %s of memory are left on its host or in its container and it holds more than %s",
+                size_text(self._reserve_bytes),
+                size_text(self._share_bytes),
+            )
+        self.watch()
 
     def watch(self) -> None:
         """Look now, and again and again."""
-        if self._limit_bytes is None:
-            return
+        if self._limit_bytes is not None:
+            self._watch_limit(self._limit_bytes)
+        elif self._reserve_bytes:
+            self._watch_reserve()
+
+    def _watch_limit(self, limit_bytes: int) -> None:
         held_bytes = self._measure()
-        if held_bytes > self._limit_bytes:
-            self._on_exceeded(
-                f"its process holds {size_text(held_bytes)} of memory and may hold {size_text(self._limit_bytes)} "
-                f"('{MEMORY_LIMIT.key}')"
+        if held_bytes > limit_bytes:
+            self._exceeded(
+                held_bytes,
+                f"its process holds {size_text(held_bytes)} of memory and may hold {size_text(limit_bytes)} "
+                f"('{MEMORY_LIMIT.key}')",
             )
-            return
-        self._endpoint.schedule_run_async(INTERVAL_MS, self.watch)
+        else:
+            self._endpoint.schedule_run_async(INTERVAL_MS, self.watch)
+
+    def _watch_reserve(self) -> None:
+        available_bytes = self._measure_available()
+        if available_bytes < self._reserve_bytes:
+            held_bytes = self._measure()
+            if held_bytes > self._share_bytes:
+                self._exceeded(
+                    held_bytes,
+                    f"its process holds {size_text(held_bytes)} of memory, more than its share of "
+                    f"{size_text(self._share_bytes)}, and its host or container has only {size_text(available_bytes)} "
+                    f"left ('{MEMORY_RESERVE.key}'); give the job more TaskManagers, or each of them more memory "
+                    f"('{PROCESS_MEMORY.key}')",
+                )
+                return
+        is_near = available_bytes < _NEAR * self._reserve_bytes
+        self._endpoint.schedule_run_async(QUICK_INTERVAL_MS if is_near else INTERVAL_MS, self.watch)
+
+    def _exceeded(self, first_bytes: int, reason: str) -> None:
+        since_ms = self._endpoint.clock.monotonic_ms()
+
+        def look() -> None:
+            if not self._stop_tasks(reason):
+                self._end(reason)
+            elif (
+                self._measure() > first_bytes * _GROWTH
+                or self._endpoint.clock.monotonic_ms() > since_ms + PATIENCE_MS
+            ):
+                self._exit_now(reason)
+            else:
+                self._endpoint.schedule_run_async(QUICK_INTERVAL_MS, look)
+
+        look()
+
+
+def share_bytes(settings: Settings) -> int:
+    """Return what a TaskManager may hold although memory is short; a half where nobody knows how many share it."""
+    if is_memory_total_set(settings) or settings.is_set(PROCESSES_PER_HOST):
+        return process_memory_bytes(settings)
+    return container_memory_bytes() // 2
+
+
+def _reserve_bytes(settings: Settings) -> int:
+    part = settings.get_option(MEMORY_RESERVE)
+    return max(_RESERVE_MIN_BYTES, int(container_memory_bytes() * part)) if part else 0

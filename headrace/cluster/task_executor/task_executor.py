@@ -75,6 +75,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
+_FAREWELL_MS: Final = 100.0
 
 
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
@@ -127,20 +128,42 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def on_start(self) -> None:
         """Introduce yourself."""
         self._resource_manager.connect()
-        MemoryLimit(self, self.end).watch()
+        MemoryLimit(
+            self,
+            is_own=self._services.owns_process,
+            stop_tasks=self._stop_tasks,
+            end=self.end,
+            exit_now=self._exit_now,
+        ).start()
 
     async def on_stop(self) -> None:
         """Stop every task, then say goodbye."""
         reason = self._end_reason or "the TaskManager is being closed"
-        for entry in self._tasks.running:
-            entry.fail(TaskManagerEndsError(f"its TaskManager ends: {reason}"))
+        self._stop_tasks(reason)
         await self._tasks.await_end()
-        self._jobs.close_all(reason)
-        self._resource_manager.close(reason)
+        self.say_goodbye(reason)
         for entry in self._tasks:
             entry.outbox.close()
         await self._artifacts.close()
         await self._blobs.close()
+
+    def _stop_tasks(self, reason: str) -> bool:
+        """Fail the tasks that run; return whether there are any."""
+        running = self._tasks.running
+        for entry in running:
+            entry.fail(TaskManagerEndsError(f"its TaskManager ends: {reason}"))
+        return bool(running)
+
+    def say_goodbye(self, reason: str) -> None:
+        """Tell everybody that this TaskManager ends, whatever its tasks do. Main thread."""
+        self._jobs.close_all(reason)
+        self._resource_manager.close(reason)
+
+    def _exit_now(self, reason: str) -> None:
+        """End the process although tasks go on, once the goodbyes have left."""
+        _LOG.error("TaskManager %s ends at once: %s", self._services.resource_id, reason)
+        self.say_goodbye(reason)
+        self.schedule_run_async(_FAREWELL_MS, lambda: self._services.exit_process(reason))
 
     def _terminated(self, termination: asyncio.Future[None]) -> None:
         """Report the end, in whichever way it came, also if the endpoint never started: the process may end."""

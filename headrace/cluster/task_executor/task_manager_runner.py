@@ -3,6 +3,7 @@
 A Spark worker, a plain process and a test's thread call the same `run_task_manager`. Source: Flink TaskManagerRunner.
 """
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -23,6 +24,7 @@ from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLO
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
+from headrace.cluster.task_executor.told_exit import ToldExit
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
@@ -57,8 +59,10 @@ from headrace.task.task_runner import ThreadTaskRunner
 _LOG = logging.getLogger(__name__)
 
 FATAL_EXIT_CODE: Final = 239
+_CONTROL_THREAD: Final = "headrace-control"
 _CLOSE_TIMEOUT_S: Final = 10.0
 _STOP_POLL_S: Final = 0.1
+_TELL_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def run_task_manager(
     otherwise. `output`: what is printed here, which the driver is to show.
     """
     failpoints.arm(Settings(configuration.settings))
-    control = EventLoopThread("headrace-control")
+    control = EventLoopThread(_CONTROL_THREAD)
     try:
         with LocalTaskManager(configuration) as task_manager:
             return _serve(
@@ -200,6 +204,7 @@ class LocalTaskManager:
         exit_process: Callable[[str], None],
         on_terminated: Callable[[str], None],
         lock_watcher_address: Callable[[], str] = str,
+        owns_process: bool = False,
     ) -> TaskExecutor:
         """Make the endpoint, on the loop of `rpc_service`; the caller starts it."""
         configuration = self._configuration
@@ -265,6 +270,7 @@ class LocalTaskManager:
                 parts,
             ),
             external_resources=addresses,
+            owns_process=owns_process,
         )
         return TaskExecutor(rpc_service, services)
 
@@ -289,7 +295,8 @@ def _serve(
         exit_process(f"fatal error: {type(error).__name__}: {error}")
 
     tls = configuration.tls
-    interpreter_lock = _interpreter_lock(configuration)
+    is_own = threading.current_thread() is threading.main_thread()
+    interpreter_lock = _interpreter_lock(configuration) if is_own else None
 
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
         rpc_service = TcpRpcService(
@@ -312,6 +319,7 @@ def _serve(
             lock_watcher_address=lambda: (
                 "" if interpreter_lock is None else interpreter_lock.watcher_address
             ),
+            owns_process=is_own,
         )
         executor.start()
         return rpc_service, executor
@@ -323,10 +331,18 @@ def _serve(
     sender = None if output is None else OutputSender(output, control, rpc_service)
     if on_started is not None:
         on_started(task_manager.location)
+
+    def tell_exit(reason: str) -> None:
+        executor.call_async(lambda: executor.say_goodbye(reason)).result(_TELL_TIMEOUT_S)
+        # What was written leaves with the end of the loop's round; one more must have begun by then.
+        control.run(asyncio.sleep(0), _TELL_TIMEOUT_S)
+
+    told_exit = ToldExit(tell_exit, (_CONTROL_THREAD,)) if is_own else contextlib.nullcontext()
     try:
-        while not ended.wait(_STOP_POLL_S):
-            if should_stop is not None and should_stop.is_set():
-                executor.end("the process that hosts it was told to stop")
+        with told_exit:
+            while not ended.wait(_STOP_POLL_S):
+                if should_stop is not None and should_stop.is_set():
+                    executor.end("the process that hosts it was told to stop")
     finally:
         watcher.stop()
         if interpreter_lock is not None:
@@ -340,10 +356,9 @@ def _serve(
 
 
 def _interpreter_lock(configuration: TaskManagerConfiguration) -> InterpreterLock | None:
-    """Return the watch over this process's lock; None where the process is not its own, or nobody wants to know."""
+    """Return the watch over the lock of this process, which is its own; None where nobody wants to know."""
     settings = Settings(configuration.settings)
-    is_own = threading.current_thread() is threading.main_thread()
-    if not is_own or not settings.duration_ms(HELD_LOCK_TIMEOUT):
+    if not settings.duration_ms(HELD_LOCK_TIMEOUT):
         return None
     return InterpreterLock(
         WatcherConfiguration(

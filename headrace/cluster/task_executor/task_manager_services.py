@@ -26,7 +26,8 @@ class TaskManagerServices:
     directory of this process alone, or None where it has none; `log_folder` is where it writes its log, if anywhere.
     `process_metrics()`: those of the process by their full names. Tasks register theirs in `metric_registry`, if there
     is one. `lock_watcher_address()`: the endpoint of the process that watches this one's interpreter lock, or ''.
-    `external_resources`: the addresses of those that the host keeps for it, by name.
+    `external_resources`: the addresses of those that the host keeps for it, by name. `owns_process`: the process is its
+    alone, and ends with it.
     """
 
     resource_id: ResourceId
@@ -53,6 +54,7 @@ class TaskManagerServices:
     external_resources: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]]
     )
+    owns_process: bool = False
 
 
 class JobMasterLostError(HeadraceError):

@@ -28,7 +28,7 @@ from headrace.core.ids import (
     OperatorId,
     size_text,
 )
-from headrace.gateways.errors import BlobTransferError
+from headrace.gateways.errors import BlobTransferError, UnfitArchiveError
 from headrace.gateways.messages import TaskMetrics
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import VertexPayloads
@@ -209,7 +209,7 @@ class PayloadLoader:
             else:
                 what = f"the functions and collections of '{descriptor.vertex.name}' ({size_text(key.size_bytes)})"
                 payloads = VertexPayloads.decode(await self._cache.open(job_id, key, address))
-        except RequirementsNotInstalledError as error:
+        except (RequirementsNotInstalledError, UnfitArchiveError) as error:
             self._tasks.fail_task(entry, error)
             return
         except (HeadraceError, OSError, *DECODE_ERRORS) as error:

@@ -3,8 +3,10 @@
 import gc
 import importlib
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 
 def settle_interpreter() -> None:
@@ -23,16 +25,19 @@ def settle_interpreter() -> None:
 
 
 ARCHIVES = (".zip", ".egg", ".whl")
+_PATH_LOCK: Final = threading.Lock()
+"""Tasks begin on threads of their own, and of two that invalidate the same cache one fails (KeyError, up to 3.12)."""
 
 
 def put_on_path(files: Iterable[Path]) -> None:
     """Make `files` importable here: a module's folder, a package's parent, a plain folder or an archive itself."""
     for path in files:
         entry = str(path if is_archive(path) or is_plain_folder(path) else path.parent)
-        if entry not in sys.path:
-            sys.path.insert(1, entry)
-            # What was looked for in vain before may be there now.
-            importlib.invalidate_caches()
+        with _PATH_LOCK:
+            if entry not in sys.path:
+                sys.path.insert(1, entry)
+                # What was looked for in vain before may be there now.
+                importlib.invalidate_caches()
 
 
 def is_archive(path: Path) -> bool:

@@ -15,7 +15,20 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 def container_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
     """Return the smallest limit of the control groups that this process is in, at most the physical memory."""
-    return min([physical_memory_bytes(), *_group_limits(proc, cgroup)])
+    return min([physical_memory_bytes(), *(limit for _, limit in _limited_groups(proc, cgroup))])
+
+
+def available_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
+    """Return what processes here can still take before the kernel ends one: the least of the machine's and the groups'.
+
+    Files that the kernel only caches are not counted as taken.
+    """
+    found = [_machine_available_bytes(proc)]
+    for folder, limit_bytes in _limited_groups(proc, cgroup):
+        used = _group_used_bytes(folder)
+        if used is not None:
+            found.append(max(0, limit_bytes - used))
+    return min(found)
 
 
 def physical_memory_bytes() -> int:
@@ -32,8 +45,34 @@ def resident_memory_bytes(proc: Path = _PROC) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _group_limits(proc: Path, cgroup: Path) -> Iterator[int]:
-    """Limits of both versions of control groups; a group is bound by those above it."""
+def _machine_available_bytes(proc: Path) -> int:
+    try:
+        lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return physical_memory_bytes()
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0]) * 1024 if found else physical_memory_bytes()
+
+
+def _group_used_bytes(folder: Path) -> int | None:
+    """Return what a group takes, in either version of them, without files that are cached and not in use."""
+    for usage, inactive in (
+        ("memory.current", "inactive_file"),
+        ("memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        used = _limit_of(folder / usage)
+        if used is not None:
+            try:
+                lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
+            except OSError:
+                return used
+            cached = [line.split()[1] for line in lines if line.split()[:1] == [inactive]]
+            return max(0, used - sum(map(int, cached)))
+    return None
+
+
+def _limited_groups(proc: Path, cgroup: Path) -> Iterator[tuple[Path, int]]:
+    """Folders and limits of the groups of both versions; a group is bound by those above it."""
     try:
         lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -52,7 +91,7 @@ def _group_limits(proc: Path, cgroup: Path) -> Iterator[int]:
         for each in (group, *group.parents):
             limit = _limit_of(root / each / name)
             if limit is not None:
-                yield limit
+                yield root / each, limit
 
 
 def _limit_of(file: Path) -> int | None:

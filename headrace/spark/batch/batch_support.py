@@ -10,7 +10,8 @@ from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.functions.hybrid_enumerator import HYBRID_ENUMERATOR
 from headrace.functions.source import SPLIT_COORDINATOR, EnumeratorPayload
-from headrace.graph.job_graph import ChainedOperator, JobGraph
+from headrace.graph.job_graph import ArtifactKind, ChainedOperator, JobArtifact, JobGraph
+from headrace.graph.pipeline_options import PYTHON_FILES
 
 COLLECT_COORDINATOR: Final = "collect"
 _INSTEAD: Final = "run the job in STREAMING mode, which gives the same final results"
@@ -30,12 +31,19 @@ def refuse_unsupported(graph: JobGraph) -> None:
                 raise _refusal(operator, "reads one source after another")
     if graph.has_cached_streams:
         raise ProgramError(f"cache() is not there in BATCH mode: leave it out, or {_INSTEAD}")
-    if graph.artifacts:
-        names = ", ".join(artifact.name for artifact in graph.artifacts)
+    stranded = [each for each in graph.artifacts if not _is_seen(each, graph)]
+    if stranded:
+        names = ", ".join(artifact.name for artifact in stranded)
         raise ProgramError(
             f"files that travel with a job ({names}) do not reach BATCH mode yet: install them on the workers, or "
             f"{_INSTEAD}"
         )
+
+
+def _is_seen(artifact: JobArtifact, graph: JobGraph) -> bool:
+    """Return whether tasks find a Python file by its path, which the settings of the job then name."""
+    is_python = artifact.kind in (ArtifactKind.PYTHON_FILE, ArtifactKind.PYTHON_FOLDER)
+    return is_python and bool(Settings(graph.settings).get_option(PYTHON_FILES))
 
 
 def idle_settings(settings: Settings) -> list[str]:

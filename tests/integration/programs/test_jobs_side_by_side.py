@@ -13,6 +13,7 @@ from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
+from headrace.core.process.process_memory import container_memory_bytes
 from headrace.core.randomness import system_random
 from headrace.functions.sink import DiscardingSink
 from headrace.gateways.dispatcher import JobResult
@@ -28,7 +29,9 @@ SETTINGS = {
     "taskmanager.numberOfTaskSlots": "2",
     "taskmanager.memory.network.min": "32mb",
     "taskmanager.memory.network.max": "32mb",
-    "headrace.taskmanager.memory.limit": "700mb",
+    # As if the host were short of memory, of which each may hold 600 mb.
+    "headrace.taskmanager.memory.reserve": "1",
+    "headrace.taskmanager.processes-per-host": str(container_memory_bytes() // (600 << 20)),
     # A job whose TaskManager is lost has failed.
     "restart-strategy.type": "none",
 }
@@ -141,7 +144,7 @@ def fail(value: int) -> int:
 
 
 def leave(value: int) -> int:
-    os._exit(1)
+    os._exit(3)
 
 
 def hoarding() -> Callable[[int], int]:
@@ -156,11 +159,23 @@ def hoarding() -> Callable[[int], int]:
     return hoard
 
 
-def test_a_job_that_fills_its_memory_fails_alone_and_says_so(session: Session) -> None:
-    result = session.result(session.submit(hoarding()))
+def devour(value: int) -> int:
+    """Takes more and more with the first record, up to 4 GB, and never returns."""
+    kept: list[bytes] = []
+    while True:
+        if len(kept) < 4_000:
+            kept.append(b"x" * (1 << 20))
+
+
+@pytest.mark.parametrize("function", [hoarding(), devour], ids=["by records", "in one call"])
+def test_a_job_that_fills_its_memory_fails_alone_and_says_so(
+    session: Session, function: Callable[[int], int]
+) -> None:
+    result = session.result(session.submit(function))
     assert result.status is JobStatus.FAILED
     assert result.failure is not None
-    assert "headrace.taskmanager.memory.limit" in result.failure.text
+    assert "more than its share of" in result.failure.text
+    assert "headrace.taskmanager.memory.reserve" in result.failure.text
     session.assert_undisturbed()
 
 
@@ -173,6 +188,8 @@ def test_a_job_that_fails_fails_alone(session: Session) -> None:
 def test_a_job_that_ends_its_process_fails_alone(session: Session) -> None:
     result = session.result(session.submit(leave))
     assert result.status is JobStatus.FAILED
+    assert result.failure is not None
+    assert f"os._exit(3) was called in leave ({__file__}:" in result.failure.text
     session.assert_undisturbed()
 
 

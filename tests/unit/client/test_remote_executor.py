@@ -8,11 +8,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Types
 from headrace.client.cluster_descriptor import ClusterDescriptor
-from headrace.client.remote_executor import (
-    RemoteDataFrameError,
-    RemoteExecutor,
-    RemoteFilesError,
-)
+from headrace.client.remote_executor import RemoteDataFrameError, RemoteExecutor
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobId
@@ -105,21 +101,6 @@ def test_a_dataframe_is_refused_with_what_to_do() -> None:
     graph = msgspec.structs.replace(graph, vertices=(vertex, *graph.vertices[1:]))
     with pytest.raises(RemoteDataFrameError, match="write it to files"):
         RemoteExecutor(Settings({})).submit(graph)
-
-
-def test_files_of_this_machine_are_refused_by_a_cluster_on_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
-    (tmp_path / "rules.py").touch()
-    settings = {"python.files": str(tmp_path / "rules.py")}
-    graph = msgspec.structs.replace(job(), settings=settings)
-    executor = RemoteExecutor(Settings({"rest.address": "https://elsewhere:8081"}))
-    try:
-        with pytest.raises(RemoteFilesError, match=r"rules\.py .*https://elsewhere:8081"):
-            executor.submit(graph)
-    finally:
-        executor.close()
 
 
 @pytest.mark.parametrize(

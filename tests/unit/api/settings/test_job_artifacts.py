@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.api.settings.job_artifacts import job_artifacts
+from headrace.api.settings.job_artifacts import job_artifacts, with_carried_python_files
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import BlobKey, JobId
@@ -79,3 +79,38 @@ def test_files_leave_the_graph_as_blobs_however_small() -> None:
     [left] = moved.graph.artifacts
     assert (left.content, left.key) == (b"", key)
     assert offload(moved.graph, 0).blobs == {}
+
+
+def test_python_files_travel_with_a_job_in_place_of_their_paths(tmp_path: Path) -> None:
+    (tmp_path / "rules.py").write_text("x = 1")
+    (tmp_path / "lib.zip").write_bytes(b"zip")
+    for folder in ("pricing", "plain"):
+        (tmp_path / folder / "__pycache__").mkdir(parents=True)
+        (tmp_path / folder / "__pycache__" / "a.pyc").touch()
+        (tmp_path / folder / "a.py").touch()
+    (tmp_path / "pricing" / "__init__.py").touch()
+    files = [tmp_path / name for name in ("rules.py", "lib.zip", "pricing", "plain")]
+    graph = JobGraph(JobId(b"j" * 16), "job", (), (), {"python.files": "here", "other": "kept"})
+    carried = with_carried_python_files(graph, files)
+    assert carried.settings == {"other": "kept"}
+    assert [(each.kind, each.file_name) for each in carried.artifacts] == [
+        (ArtifactKind.PYTHON_FILE, "rules.py"),
+        (ArtifactKind.PYTHON_FILE, "lib.zip"),
+        (ArtifactKind.PYTHON_FOLDER, "pricing.zip"),
+        (ArtifactKind.PYTHON_FOLDER, "plain.zip"),
+    ]
+    assert [
+        zipfile.ZipFile(BytesIO(each.content)).namelist() for each in carried.artifacts[2:]
+    ] == [
+        ["pricing/__init__.py", "pricing/a.py"],
+        ["a.py"],
+    ]
+
+
+def test_python_files_count_with_the_other_files_of_a_job(tmp_path: Path) -> None:
+    (tmp_path / "rules.py").write_bytes(b"x" * 600)
+    other = JobArtifact(ArtifactKind.FILE, "a", "a", b"x" * 600)
+    settings = {"headrace.artifacts.size-max": "1000 b"}
+    graph = JobGraph(JobId(b"j" * 16), "job", (), (), settings, artifacts=(other,))
+    with pytest.raises(ConfigurationError, match=r"python\.files.*size-max"):
+        with_carried_python_files(graph, [tmp_path / "rules.py"])

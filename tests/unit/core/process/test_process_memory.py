@@ -15,7 +15,11 @@ from headrace.core.process.memory_parts import (
     own_memory_parts,
     process_memory_bytes,
 )
-from headrace.core.process.process_memory import container_memory_bytes, resident_memory_bytes
+from headrace.core.process.process_memory import (
+    available_memory_bytes,
+    container_memory_bytes,
+    resident_memory_bytes,
+)
 
 MB = 1 << 20
 
@@ -70,6 +74,39 @@ def test_without_a_limit_it_is_the_machines(
 ) -> None:
     nowhere = container_memory_bytes(tmp_path / "a", tmp_path / "b")
     assert container_memory_bytes(*tree(tmp_path, own_groups, limits)) == nowhere > 64 * MB
+
+
+@pytest.mark.parametrize(
+    ("own_groups", "files"),
+    [
+        (
+            "0::/pod\n",
+            {
+                "pod/memory.max": str(64 * MB),
+                "pod/memory.current": str(50 * MB),
+                "pod/memory.stat": f"anon 1\ninactive_file {10 * MB}\nactive_file 3",
+            },
+        ),
+        (
+            "3:memory:/b\n",
+            {
+                "memory/b/memory.limit_in_bytes": str(64 * MB),
+                "memory/b/memory.usage_in_bytes": str(50 * MB),
+                "memory/b/memory.stat": f"inactive_file 1\ntotal_inactive_file {10 * MB}",
+            },
+        ),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_what_is_left_is_the_limit_without_what_is_in_use(
+    tmp_path: Path, own_groups: str, files: dict[str, str]
+) -> None:
+    proc, cgroup = tree(tmp_path, own_groups, files)
+    (proc / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:  102400 kB\n")
+    assert available_memory_bytes(proc, cgroup) == 24 * MB
+    (proc / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:  10240 kB\n")
+    assert available_memory_bytes(proc, cgroup) == 10 * MB
+    assert MB < available_memory_bytes() <= container_memory_bytes()
 
 
 def test_what_is_configured_goes_before_what_is_found() -> None:

@@ -79,6 +79,15 @@ def test_files_that_travel_with_a_job_are_refused_by_name() -> None:
         refuse_unsupported(changed)
 
 
+def test_python_files_that_tasks_see_are_no_reason_to_refuse() -> None:
+    artifact = JobArtifact(ArtifactKind.PYTHON_FILE, "rules.py", "rules.py")
+    elsewhere = msgspec.structs.replace(graph_of(simple), artifacts=(artifact,))
+    with pytest.raises(ProgramError, match=r"files that travel with a job \(rules\.py\)"):
+        refuse_unsupported(elsewhere)
+    here = {**elsewhere.settings, "python.files": "/home/rules.py"}
+    refuse_unsupported(msgspec.structs.replace(elsewhere, settings=here))
+
+
 def test_an_interval_of_checkpoints_is_told_to_have_no_effect() -> None:
     (told,) = idle_settings(Settings({"execution.checkpointing.interval": "10 s"}))
     assert "execution.checkpointing.interval has no effect in BATCH mode" in told
