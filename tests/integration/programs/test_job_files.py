@@ -16,6 +16,7 @@ from headrace.core.errors import JobExecutionError
 from headrace.datastream import MapFunction, RuntimeContext
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
+from testkit.wheels import wheel
 
 pytestmark = pytest.mark.integration
 
@@ -37,24 +38,6 @@ def env(store: Path) -> Iterator[StreamExecutionEnvironment]:
         env = StreamExecutionEnvironment.get_execution_environment()
         env.set_parallelism(2)
         yield env
-
-
-def wheel(folder: Path, name: str, source: str) -> Path:
-    """Make a wheel of one module."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-1.0-py3-none-any.whl"
-    facts = f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as packed:
-        packed.writestr(f"{name}.py", source)
-        packed.writestr(f"{facts}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        packed.writestr(
-            f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        packed.writestr(
-            f"{facts}/RECORD",
-            f"{name}.py,,\n{facts}/METADATA,,\n{facts}/WHEEL,,\n{facts}/RECORD,,\n",
-        )
-    return path
 
 
 def collected(env: StreamExecutionEnvironment, function: Any) -> list[str]:
