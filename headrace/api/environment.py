@@ -21,7 +21,7 @@ from headrace.api.executors import (
     job_planned,
     job_submitted,
     known_parallelism,
-    refuse_batch_elsewhere,
+    refuse_dataframe_elsewhere,
 )
 from headrace.api.function_checks import call_site, check_collection, check_name, resolve_type
 from headrace.api.settings.checkpoint_config import check_checkpoints
@@ -330,7 +330,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         graph = self._stream_graph(job_name, executor.default_parallelism(), leaves)
         job_planned(graph, settings)
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
-        refuse_batch_elsewhere(job_graph, executor)
         check_checkpoints(job_graph, settings)
         artifacts = job_artifacts(settings)
         if artifacts:
@@ -387,6 +386,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         executor, _, job_graph = self._job_graph(f"DataFrame of {stream!r}", (sink,))
         if not runs_in_batch(Settings(job_graph.settings)):
             return None
+        refuse_dataframe_elsewhere(job_graph, executor)
         return cast(Any, executor).batch_dataframe(job_graph)
 
     def _collect_sink_beside(self, stream: DataStream) -> OperatorTransformation:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
-from headrace.graph.pipeline_options import runs_in_batch
 
 if TYPE_CHECKING:
     from headrace.api.client.job_client import JobClient, JobExecutionResult
@@ -158,12 +157,12 @@ def refuse_unknown_target(settings: Settings) -> None:
         )
 
 
-def refuse_batch_elsewhere(job_graph: "JobGraph", executor: "PipelineExecutor") -> None:
-    """Raise ProgramError for a job in BATCH mode that would not run in the program's own Spark application."""
-    if runs_in_batch(Settings(job_graph.settings)) and executor.name != TARGET.default:
+def refuse_dataframe_elsewhere(job_graph: "JobGraph", executor: "PipelineExecutor") -> None:
+    """Raise ProgramError where a stream was to be a DataFrame and jobs run in another Spark application."""
+    if executor.name != TARGET.default:
         raise ProgramError(
-            f"BATCH mode runs on Spark stages of the program's own application ({TARGET.key} {TARGET.default}), which "
-            f"'{executor.name}' is not; in STREAMING mode a bounded job gives the same final results"
+            f"a stream of '{job_graph.name}' is a DataFrame only in the Spark application that runs the program "
+            f"({TARGET.key} {TARGET.default}), which '{executor.name}' is not: write files and read those with Spark"
         )
 
 

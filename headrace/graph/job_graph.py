@@ -6,6 +6,7 @@ keeps their keys. Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdg
 """
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -309,7 +310,7 @@ def offload(graph: JobGraph, inline_bytes_max: int) -> OffloadedGraph:
         if vertex.payloads is None
     }
     rest = sum(each.size_bytes for each in payloads.values())
-    artifacts = tuple(_without_content(artifact) for artifact in graph.artifacts)
+    artifacts = tuple(without_content(artifact) for artifact in graph.artifacts)
     blobs = {
         moved.key: artifact.content
         for moved, artifact in zip(artifacts, graph.artifacts, strict=True)
@@ -336,6 +337,30 @@ def offload(graph: JobGraph, inline_bytes_max: int) -> OffloadedGraph:
     return OffloadedGraph(moved, blobs)
 
 
+def with_payloads(graph: JobGraph, content_of: Callable[[BlobKey], bytes]) -> JobGraph:
+    """Return the graph with the payloads of its vertices in it, as it was before `offload`; artifacts stay blobs.
+
+    DECODE_ERRORS where a blob holds no payloads.
+    """
+    replace, vertices, edges = msgspec.structs.replace, list(graph.vertices), list(graph.edges)
+    for place, vertex in enumerate(vertices):
+        if vertex.payloads is None:
+            continue
+        found = VertexPayloads.decode(memoryview(content_of(vertex.payloads)))
+        operators = tuple(
+            replace(operator, payload=bytes(spec), types_payload=bytes(types))
+            for operator, spec, types in zip(
+                vertex.operators, found.specs, found.types, strict=True
+            )
+        )
+        vertices[place] = replace(vertex, operators=operators, payloads=None)
+        out = [index for index, one in enumerate(edges) if one.source_vertex_id == vertex.vertex_id]
+        for index, payload in zip(out, found.partitioners, strict=True):
+            partitioner = replace(edges[index].partitioner, payload=bytes(payload))
+            edges[index] = replace(edges[index], partitioner=partitioner)
+    return replace(graph, vertices=tuple(vertices), edges=tuple(edges))
+
+
 def blob_keys(graph: JobGraph) -> tuple[BlobKey, ...]:
     """The blobs that a graph names, each once."""
     keys = (*(v.payloads for v in graph.vertices), *(a.key for a in graph.artifacts))
@@ -351,7 +376,8 @@ def blob_text(graph: JobGraph, key: BlobKey) -> str:
     return f"the file {files} ({size_text(key.size_bytes)})"
 
 
-def _without_content(artifact: JobArtifact) -> JobArtifact:
+def without_content(artifact: JobArtifact) -> JobArtifact:
+    """Return the description of a file, which names the blob that it becomes."""
     if artifact.key is not None:
         return artifact
     return msgspec.structs.replace(artifact, content=b"", key=BlobKey.of(artifact.content))

@@ -121,11 +121,6 @@ class SparkExecutor:
         handle = host.handle
         if is_batch:
             _LOG.info("job '%s' (%s) runs on Spark stages", job_graph.name, job_graph.job_id)
-            if job_graph.slot_resources:
-                _LOG.warning(
-                    "resources of slot sharing groups (%s) have no effect in BATCH mode, whose tasks have no slots",
-                    ", ".join(job_graph.slot_resources),
-                )
             return host.batch_jobs.submit(job_graph, handle)
         dispatcher: DispatcherGateway = handle.dispatcher
         handle.submit(job_graph, _SUBMIT_TIMEOUT_S)

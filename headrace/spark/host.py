@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.api.executors import default_settings
 from headrace.api.settings.python_files import python_files
+from headrace.cluster.blob.blob_client import content_of
+from headrace.cluster.blob.options import storage_parent
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint, OnGranted
 from headrace.cluster.high_availability.coordination import storage_folder
@@ -197,7 +199,17 @@ class SparkHost:
             # Workers on other hosts have no pipe to write to.
             output = self._output
             pipes = ("", "") if output is None else (str(output.path), str(self._scratch))
-            self._batch_jobs = BatchJobs(BatchHost(self.session.spark, *pipes))
+            handle, settings = self.handle, self._settings
+            blobs = handle.blob_server
+            self._batch_jobs = BatchJobs(
+                BatchHost(
+                    self.session.spark,
+                    *pipes,
+                    blobs,
+                    lambda job, key: handle.call(content_of(blobs, job, key, settings)),
+                    storage_parent(settings, None),
+                )
+            )
         return self._batch_jobs
 
     @property

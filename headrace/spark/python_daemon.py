@@ -6,10 +6,15 @@ Spark's own (`pyspark.daemon`) loads none of them, so that every worker does it 
 Sessions that Headrace creates on this host name this module instead (`spark.python.daemon.module`). Two libraries start
 threads as they are loaded, OpenBLAS and Arrow's memory pool, and both start them again in a fork. numpy seeds its
 global generator as it is loaded: each fork seeds it again, or all would draw the same numbers.
+
+Spark starts a daemon for each set of environment variables that it was ever given, and ends it with the executor. One
+that serves the stages of a single job (`JOB_VARIABLE`) ends by itself once its workers have gone; where Spark asks for
+one more, it starts the daemon again.
 """
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +23,9 @@ import numpy as np
 from pyspark import daemon
 
 from headrace.core.process.interpreter import settle_interpreter
+from headrace.spark.options import JOB_VARIABLE
 
+_IDLE_S: Final = 30.0
 WORKER: Final = "pyspark.worker"
 """The program of workers that run tasks. Spark has others, for steps of planning, which need none of our modules."""
 _MODULES: Final = (
@@ -39,10 +46,32 @@ def load_modules(arguments: Sequence[str]) -> None:
     os.register_at_fork(after_in_child=_seed)
 
 
+def end_when_idle(interval_s: float = _IDLE_S) -> None:
+    """End this process as Spark ends a daemon, once it had no worker at two looks in a row. Main thread."""
+    idle_looks = 0
+
+    def look(_number: int, _frame: object) -> None:
+        nonlocal idle_looks
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            idle_looks += 1
+        else:
+            idle_looks = 0
+        if idle_looks >= 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGALRM, look)
+    # Forks inherit no timer.
+    signal.setitimer(signal.ITIMER_REAL, interval_s, interval_s)
+
+
 def _seed() -> None:
     np.random.seed()  # noqa: TID251 - users' functions may draw from the global generator
 
 
 if __name__ == "__main__":
     load_modules(sys.argv[1:])
+    if JOB_VARIABLE in os.environ:
+        end_when_idle()
     daemon.manager()

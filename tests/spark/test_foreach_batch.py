@@ -24,13 +24,15 @@ here, dies = pathlib.Path.cwd(), sys.argv[1] == "dies"
 def pair(number):
     return (number % 7, number)
 
-calls = []
+calls, lineages = [], set()
 
 def write(df, checkpoint_id):
     calls.append(checkpoint_id)
-    df.write.mode("overwrite").parquet(f"table/checkpoint={checkpoint_id}")
+    lineages.add(checkpoint_id.lineage)
+    place = f"table/lineage={checkpoint_id.lineage}/checkpoint={checkpoint_id}"
+    df.write.mode("overwrite").parquet(place)
     if len(calls) == 3 and dies:
-        (here / "written").write_text(str(checkpoint_id))
+        (here / "written").write_text(place)
         os.kill(os.getpid(), signal.SIGKILL)
 
 env = StreamExecutionEnvironment.get_execution_environment()
@@ -44,6 +46,7 @@ pairs = numbers.map(pair, output_type=Types.ROW_NAMED(["key", "number"], [Types.
 pairs.foreach_batch(write).name("table")
 env.execute("pairs")
 print("CALLS", *calls)
+print("LINEAGE", *lineages)
 """
 OPTIONS = (
     "--master", "local[4]",
@@ -55,9 +58,10 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def check_table(folder: Path, *dead: Path) -> None:
-    """Every row is in the table once, and nothing waits for the function any more but in folders of `dead` drivers."""
-    found = [row for rows in rows_of_parquet(folder / "table").values() for row in rows]
+def check_table(folder: Path, lineage: str, *dead: Path) -> None:
+    """Every row is there once, and nothing waits for the function any more but in folders of `dead` drivers."""
+    table = folder / "table" / f"lineage={lineage}"
+    found = [row for rows in rows_of_parquet(table).values() for row in rows]
     compare_output([(number % 7, number) for number in range(COUNT)], found).check()
     for staging in staging_folders(folder):
         assert staging in dead or list(staging.glob("*.parquet")) == []
@@ -72,6 +76,12 @@ def calls_of(program: Program) -> list[int]:
     return [int(text) for text in line.split()[1:]]
 
 
+def lineage_of(program: Program) -> str:
+    (line,) = [line for line in program.out if line.startswith("LINEAGE")]
+    (lineage,) = line.split()[1:]
+    return lineage
+
+
 def test_a_batch_whose_commit_was_not_noted_is_given_again_with_its_id_and_its_rows(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -79,8 +89,9 @@ def test_a_batch_whose_commit_was_not_noted_is_given_again_with_its_id_and_its_r
     started.append(dying)
     assert dying.wait(240) == -signal.SIGKILL, dying.report()
     dying.end()
-    interrupted = int((tmp_path / "written").read_text())
-    before = rows_of_parquet(tmp_path / "table" / f"checkpoint={interrupted}")
+    written = tmp_path / (tmp_path / "written").read_text()
+    interrupted = int(written.name.partition("=")[2])
+    before = rows_of_parquet(written)
     rows_before = sorted(row for rows in before.values() for row in rows)
     dead = staging_folders(tmp_path)
     _, place = newest_checkpoint(tmp_path)
@@ -88,9 +99,10 @@ def test_a_batch_whose_commit_was_not_noted_is_given_again_with_its_id_and_its_r
     started.append(last)
     assert last.wait(240) == 0, last.report()
     assert calls_of(last)[0] == interrupted
-    again = rows_of_parquet(tmp_path / "table" / f"checkpoint={interrupted}")
+    assert written.parent.name == f"lineage={lineage_of(last)}", "it goes on with the history"
+    again = rows_of_parquet(written)
     assert sorted(row for rows in again.values() for row in rows) == rows_before != []
-    check_table(tmp_path, *dead)
+    check_table(tmp_path, lineage_of(last), *dead)
     # TaskManagers may have staged rows for the checkpoint after the last complete one; what was given is deleted.
     for staging in dead:
         for file in staging.glob("*.parquet"):
@@ -98,6 +110,15 @@ def test_a_batch_whose_commit_was_not_noted_is_given_again_with_its_id_and_its_r
             if file.read_bytes().endswith(b"PAR1"):
                 left = list(zip(*pq.read_table(file).to_pydict().values(), strict=True))
                 assert set(left).isdisjoint(rows_before)
+
+    # A job that begins anew has the ids of the first one again, and none of its rows is taken for one of those.
+    fresh = headrace_run(tmp_path, PROGRAM, *OPTIONS, arguments=("lives",))
+    started.append(fresh)
+    assert fresh.wait(240) == 0, fresh.report()
+    assert calls_of(fresh)[0] <= interrupted
+    assert len(list((tmp_path / "table").iterdir())) == 2
+    for lineage in (lineage_of(fresh), lineage_of(last)):
+        check_table(tmp_path, lineage, *dead)
 
 
 FAILING = """

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from testkit.waiting import wait_until
-from tests.integration.programs.wheels import wheel
+from testkit.wheels import wheel
 from tests.spark.commands import HEADRACE, NO_UI, Commands
 from tests.spark.java_options import settings_of_executors
 from tests.spark.programs import Program

@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +15,30 @@ import pytest
 from headrace.spark.python_daemon import load_modules
 from headrace.spark.session.session import HostSession
 
+DAEMON = """
+import os, signal, sys
+from headrace.spark.python_daemon import end_when_idle
+
+child = os.fork()
+if child == 0:
+    os.read(0, 1)  # until the test closes its end
+    os._exit(0)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.close(0)
+looks = 0
+end_when_idle(0.05)
+look = signal.getsignal(signal.SIGALRM)
+
+def counted(number, frame):
+    global looks
+    looks += 1
+    look(number, frame)
+    print(looks, flush=True)
+
+signal.signal(signal.SIGALRM, counted)
+while True:
+    signal.pause()
+"""
 WORKERS = 2
 TIMEOUT_S = 60.0
 
@@ -49,3 +75,16 @@ def test_workers_of_another_kind_load_nothing(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(importlib, "import_module", asked.append)
     load_modules(["pyspark.sql.worker.plan_data_source_read"])
     assert asked == []
+
+
+def test_a_daemon_whose_workers_have_gone_ends_as_if_spark_had_ended_it() -> None:
+    read_end, write_end = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", DAEMON], stdin=read_end, stdout=subprocess.PIPE, text=True
+    ) as daemon:
+        os.close(read_end)
+        assert daemon.stdout is not None
+        for look in range(1, 6):
+            assert daemon.stdout.readline() == f"{look}\n", "it has a worker"
+        os.close(write_end)
+        assert daemon.wait(60) == -signal.SIGTERM

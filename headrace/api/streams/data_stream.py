@@ -390,13 +390,14 @@ class DataStream(StreamProperties):
         return self.sink_to(sink_func)
 
     def foreach_batch(
-        self, function: Callable[[Any, int], None], *, staging_path: str | None = None
+        self, function: Callable[[Any, Any], None], *, staging_path: str | None = None
     ) -> DataStreamSink:
         """Call `function(df, checkpoint_id)` in the driver with the records of each checkpoint, as a Spark DataFrame.
 
         As Spark's `foreachBatch`: whatever Spark writes to can take them. Ids grow, with gaps; a checkpoint without
         records is passed over, and the last call comes before the job has FINISHED. After a failure the function may be
-        called again with the same id and the same records, never with others: write so that this changes nothing. An
+        called again with the same id and the same records, never with others: write so that this changes nothing. The
+        id's attribute `lineage` stays the same where the job is continued, and is new where it begins without state. An
         error of the function fails the job, unless its attribute `recoverable` is True: then it is called again. A job
         without checkpoints calls it once, with id 1, when all of it has finished.
 

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import logging
 import platform
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -109,8 +110,7 @@ class ArtifactCache:
         leases = self._leases[job_id] = []
         await self._run_blocking("artifacts: tidy up", self._store.delete_unused)
         packages: Path | None = None
-        # Packages first: requirements are installed from them.
-        for artifact in sorted(artifacts, key=lambda one: one.kind is ArtifactKind.REQUIREMENTS):
+        for artifact in _in_order(artifacts):
             name = entry_name(artifact, artifacts)
             lease = await self._run_blocking(
                 "artifacts: wait", lambda name=name: self._store.lease(name)
@@ -151,39 +151,78 @@ class ArtifactCache:
 
     def located(self, descriptor: TaskDeploymentDescriptor) -> TaskDeploymentDescriptor:
         """Return the description of a task whose settings name the job's files by their paths on this host."""
-        artifacts = descriptor.artifacts
-        if not artifacts:
+        if not descriptor.artifacts:
             return descriptor
-        archives: list[str] = []
-        cached: list[str] = []
-        requirements: list[str] = []
-        python_files: list[str] = []
-        for artifact in artifacts:
-            folder = self._store.folder_of(entry_name(artifact, artifacts)) / _CONTENT
-            match artifact.kind:
-                case ArtifactKind.REQUIREMENTS:
-                    requirements.append(str(folder))
-                case ArtifactKind.PACKAGES:
-                    pass
-                case ArtifactKind.PYTHON_FILE:
-                    python_files.append(str(folder / _file_name(artifact)))
-                case ArtifactKind.PYTHON_FOLDER:
-                    python_files.append(str(folder))
-                case ArtifactKind.FILE:
-                    cached.append(f"name:{artifact.name},path:{folder / _file_name(artifact)}")
-                case ArtifactKind.ARCHIVE if artifact.is_cached_file:
-                    cached.append(f"name:{artifact.name},path:{folder}")
-                case ArtifactKind.ARCHIVE:
-                    archives.append(f"{folder}#{artifact.name}")
-        if not python_files:
-            # Those of a job that brings none are of the machine of its client, which this host may be.
-            python_files.append(descriptor.settings.get(PYTHON_FILES.key, ""))
-        here = {
-            PYTHON_FILES.key: ",".join(filter(None, (*requirements, *python_files))),
-            PYTHON_ARCHIVES.key: ",".join(archives),
-            CACHED_FILES.key: ";".join(cached),
-        }
-        return msgspec.structs.replace(descriptor, settings={**descriptor.settings, **here})
+        settings = located_settings(self._store, descriptor.artifacts, descriptor.settings)
+        return msgspec.structs.replace(descriptor, settings=settings)
+
+
+def located_settings(
+    store: ArtifactStore, artifacts: Artifacts, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings of a job with the paths that its files have in `store`."""
+    archives: list[str] = []
+    cached: list[str] = []
+    requirements: list[str] = []
+    python_files: list[str] = []
+    for artifact in artifacts:
+        folder = store.folder_of(entry_name(artifact, artifacts)) / _CONTENT
+        match artifact.kind:
+            case ArtifactKind.REQUIREMENTS:
+                requirements.append(str(folder))
+            case ArtifactKind.PACKAGES:
+                pass
+            case ArtifactKind.PYTHON_FILE:
+                python_files.append(str(folder / _file_name(artifact)))
+            case ArtifactKind.PYTHON_FOLDER:
+                python_files.append(str(folder))
+            case ArtifactKind.FILE:
+                cached.append(f"name:{artifact.name},path:{folder / _file_name(artifact)}")
+            case ArtifactKind.ARCHIVE if artifact.is_cached_file:
+                cached.append(f"name:{artifact.name},path:{folder}")
+            case ArtifactKind.ARCHIVE:
+                archives.append(f"{folder}#{artifact.name}")
+    if not python_files:
+        # Those of a job that brings none are of the machine of its client, which this host may be.
+        python_files.append(settings.get(PYTHON_FILES.key, ""))
+    here = {
+        PYTHON_FILES.key: ",".join(filter(None, (*requirements, *python_files))),
+        PYTHON_ARCHIVES.key: ",".join(archives),
+        CACHED_FILES.key: ";".join(cached),
+    }
+    return {**settings, **here}
+
+
+def make_artifacts(
+    store: ArtifactStore,
+    artifacts: Artifacts,
+    settings: Settings,
+    content_of: Callable[[BlobKey], bytes],
+) -> list[ArtifactLease]:
+    """Have the files of a job in `store`, and return the right to use them. Blocking; errors as `provide`."""
+    leases: list[ArtifactLease] = []
+    try:
+        packages: Path | None = None
+        for artifact in _in_order(artifacts):
+            lease = store.lease(entry_name(artifact, artifacts))
+            leases.append(lease)
+            if not lease.is_made:
+                content = content_of(_key_of(artifact))
+                lease.make(_Filling(artifact, content, packages, settings).fill)
+            if artifact.kind is ArtifactKind.PACKAGES:
+                packages = lease.folder / _CONTENT
+            if artifact.kind is ArtifactKind.REQUIREMENTS:
+                tell_of_loaded_modules(lease.folder / _CONTENT)
+    except BaseException:
+        for lease in leases:
+            lease.release()
+        raise
+    return leases
+
+
+def _in_order(artifacts: Artifacts) -> Artifacts:
+    """Packages first: requirements are installed from them."""
+    return tuple(sorted(artifacts, key=lambda one: one.kind is ArtifactKind.REQUIREMENTS))
 
 
 _CONTENT: Final = "content"

@@ -53,6 +53,12 @@ class ArtifactLease:
         # Nobody deletes what nobody holds but us: who takes the lock in between finds the folder, and uses it.
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
+    def leave(self) -> None:
+        """Use it no longer, and leave it in place for whoever comes next. Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
     def release(self) -> None:
         """Use it no longer; whoever is the last deletes it. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None

@@ -101,6 +101,29 @@ async def download(
         offset += len(chunk)
 
 
+async def content_of(
+    server: BlobServerGateway, job_id: JobId, key: BlobKey, settings: Settings
+) -> bytes:
+    """Fetch a blob into memory. BlobError."""
+    content = bytearray()
+
+    async def append(_offset: int, chunk: bytes) -> None:
+        content.extend(chunk)
+
+    await download(
+        server,
+        job_id,
+        key,
+        append,
+        chunk_size_bytes=chunk_size(settings),
+        failures=TransferFailures(settings.get_option(FETCH_RETRIES)),
+    )
+    found = bytes(content)
+    if BlobKey.of(found) != key:
+        raise BlobCorruptedError(str(job_id), str(key))
+    return found
+
+
 def prepare(graph: JobGraph, settings: Settings) -> OffloadedGraph:
     """Divide a job into its graph and its blobs. Takes a while for big ones: call it on the client's own thread."""
     return offload(graph, inline_size_max(settings))

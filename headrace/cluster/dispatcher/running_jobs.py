@@ -190,6 +190,12 @@ class RunningJobs:
         if not graph.vertices:
             raise ProgramError(f"the job '{graph.name}' has no operators")
         refuse_above_quota(graph, self._rpc_service.settings)
+        if self._stored is not None and runs_in_batch(Settings(graph.settings)):
+            raise ProgramError(
+                f"job '{graph.name}' is in BATCH mode, which has no checkpoints: the next leader of a cluster with "
+                "high availability could not go on with it. Submit it to a session without, or run it in STREAMING "
+                "mode, which gives the same final results"
+            )
         now_ms = self._rpc_service.clock.now_ms()
         work = self._rpc_service.spawn(self._submit(graph, now_ms), f"submission of job {job_id}")
         self._submitting[job_id] = Submission(graph, now_ms, work)

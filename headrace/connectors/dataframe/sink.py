@@ -6,13 +6,14 @@ registry here keeps the functions of the driver's process, so that nothing of a 
 JobMaster. Column types that Spark's formats cannot store are refused when a sink is made.
 """
 
+import hashlib
 import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 import pyarrow as pa
@@ -58,11 +59,42 @@ from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
 
 _DECIMAL_DIGITS_MAX: Final = 38
-BatchFunction = Callable[[Any, int], None]
-"""Takes a DataFrame and the id of the checkpoint whose rows it has."""
 _LOG: Final = logging.getLogger(__name__)
 MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
 _MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
+
+
+class BatchId(int):
+    """The id of the checkpoint whose rows a function is given: a number that also tells which history it counts.
+
+    `lineage`: 32 hexadecimal digits, the same for all batches of a sink from a start without state on, through every
+    restart and every start from a checkpoint or savepoint. A start without state has another, and so has a fork. Ids
+    of one lineage grow, and each stands for the same rows. Delta calls the two `txnAppId` and `txnVersion`.
+
+    Example:
+        >>> batch = BatchId(7, "5e0c")
+        >>> batch > 6, f"{batch} of {batch.lineage}"
+        (True, '7 of 5e0c')
+    """
+
+    lineage: str
+
+    def __new__(cls, number: int, lineage: str) -> Self:
+        made = super().__new__(cls, number)
+        made.lineage = lineage
+        return made
+
+    @classmethod
+    def of_scope(cls, number: int, scope: str) -> Self:
+        """Return the id of a commit, by the scope of its idempotence key."""
+        return cls(number, hashlib.blake2b(scope.encode(), digest_size=16).hexdigest())
+
+    def __reduce__(self) -> tuple[type[Self], tuple[int, str]]:
+        return type(self), (int(self), self.lineage)
+
+
+BatchFunction = Callable[[Any, BatchId], None]
+"""Takes a DataFrame and the id of the checkpoint whose rows it has."""
 
 
 def unwritable_column(value_type: TypeInformation, spark_format: str) -> str | None:
@@ -248,8 +280,9 @@ class IdempotentForeachBatchSink(Sink):
     """Calls `function(df, checkpoint_id)` in the driver with the rows of each checkpoint, as Spark's foreachBatch does.
 
     After a failure the function may be called again with the same id and the same rows: results are exactly once
-    where a second call changes nothing, which is the function's business. Ids grow, with gaps. A job without
-    checkpoints calls it once, with id 1, when all of it has finished. `DataStream.foreach_batch` makes this sink.
+    where a second call changes nothing, which is the function's business. Ids grow, with gaps; their
+    `lineage` tells a job that goes on from one that begins anew (`BatchId`). A job without checkpoints calls it once,
+    with id 1, when all of it has finished. `DataStream.foreach_batch` makes this sink.
 
     `staging_path`: a folder that driver and TaskManagers share, where rows wait; by default one below
     `execution.checkpointing.dir`, and without that, where Spark is local, one among the machine's temporary files.

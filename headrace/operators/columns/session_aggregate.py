@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.core.elements import MAX_WATERMARK
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
 from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import LAST, SLICE, START, SessionAggregateSpec
@@ -19,6 +20,7 @@ from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.integer_columns import Codes, begin_stretches, group_codes
 from headrace.operators.columns.local_aggregate import HELD_ROWS_MAX
 from headrace.operators.columns.partial_aggregates import Partials
+from headrace.operators.columns.partition_rows import HELD_BYTES
 from headrace.operators.columns.window_assignment import without_late
 from headrace.operators.columns.window_results import TABLE_ROWS_MAX, WindowResults
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
@@ -134,8 +136,15 @@ class SessionAggregateOperator(OneInputOperator):
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         self._settle()
         self.current_watermark = timestamp_ms
-        self._fire(output)
+        self._fire(timestamp_ms, output)
         output.emit_watermark(timestamp_ms)
+
+    def end_keys(self, output: Output) -> None:
+        # Small results of many keys are merged at once.
+        held = sum(table.nbytes for table in (self._open_sessions, *self._held))
+        if held >= HELD_BYTES:
+            self._settle()
+            self._fire(MAX_WATERMARK, output)
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:
         self._settle()
@@ -178,9 +187,9 @@ class SessionAggregateOperator(OneInputOperator):
             everything = merged.select(self._schema.names)
         self._open_sessions = everything.combine_chunks()
 
-    def _fire(self, output: Output) -> None:
+    def _fire(self, watermark: int, output: Output) -> None:
         _, lasts = _extents(self._open_sessions)
-        is_due = lasts <= self.current_watermark - self._gap_ms + 1
+        is_due = lasts <= watermark - self._gap_ms + 1
         if not is_due.any():
             return
         due = self._open_sessions.filter(pa.array(is_due))

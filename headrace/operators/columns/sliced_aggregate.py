@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
 from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import SLICE, EventTimeWindows, SlicedAggregateSpec
@@ -17,6 +17,7 @@ from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.integer_columns import are_in_order
 from headrace.operators.columns.partial_aggregates import Partials
+from headrace.operators.columns.partition_rows import HELD_BYTES
 from headrace.operators.columns.window_assignment import (
     assign_windows,
     distinct_slices,
@@ -84,12 +85,20 @@ class SlicedAggregateOperator(OneInputOperator):
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         before, self.current_watermark = self.current_watermark, timestamp_ms
-        starts = self._due_starts(before, timestamp_ms)
+        self._fire_between(before, timestamp_ms, output)
+        output.emit_watermark(timestamp_ms)
+
+    def end_keys(self, output: Output) -> None:
+        # Small results of many keys are merged at once.
+        if sum(table.nbytes for table in self._rows.tables) >= HELD_BYTES:
+            self._fire_between(self.current_watermark, MAX_WATERMARK, output)
+
+    def _fire_between(self, before: int, now: int, output: Output) -> None:
+        starts = self._due_starts(before, now)
         if len(starts):
             self._merge()
             self._fire(starts, output)
-            self._forget(timestamp_ms)
-        output.emit_watermark(timestamp_ms)
+            self._forget(now)
 
     def _due_starts(self, before: int, now: int) -> Timestamps:
         """Return the windows with slices whose end the watermark has just passed, in order."""

@@ -6,12 +6,12 @@ are handled one after the other with the results of handling row by row.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import EventTimeWindows
@@ -29,6 +29,9 @@ from headrace.operators.columns.window_assignment import (
 from headrace.operators.columns.window_results import WindowResults, in_portions
 from headrace.operators.runtime.emission import RowEmitter
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+
+_HELD_SLOTS: Final = 131_072
+"""Pairs of key and window that are held in BATCH mode before those that have ended are given: 60 MB with short keys."""
 
 
 class WindowAggregateOperator(OneInputOperator):
@@ -78,11 +81,20 @@ class WindowAggregateOperator(OneInputOperator):
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         self.current_watermark = timestamp_ms
+        self._fire_until(timestamp_ms, output)
+        self._state.drop(self._last_gone())
+        output.emit_watermark(timestamp_ms)
+
+    def end_keys(self, output: Output) -> None:
+        # Small results of many keys are given at once.
+        if self._state.slots.live_slot_count >= _HELD_SLOTS:
+            self._fire_until(MAX_WATERMARK, output)
+            self._state.drop(self._windows.last_due(MAX_WATERMARK))
+
+    def _fire_until(self, timestamp_ms: int, output: Output) -> None:
         due = self._state.slots.take_due(self._windows.last_due(timestamp_ms))
         for windows in in_portions(due, lambda window: len(window.keys)):
             self._emit(windows, output)
-        self._state.drop(self._last_gone())
-        output.emit_watermark(timestamp_ms)
 
     def _last_gone(self) -> int:
         """Return the start of the last window that is past its end and the allowed lateness."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.elements import MAX_WATERMARK
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import (
@@ -36,6 +37,7 @@ from headrace.operators.columns.integer_columns import (
     group_codes,
 )
 from headrace.operators.columns.local_aggregate import LocalOperator
+from headrace.operators.columns.partition_rows import HELD_BYTES
 from headrace.operators.columns.window_assignment import slices_of, without_late
 from headrace.operators.columns.window_results import emit_table
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
@@ -244,6 +246,12 @@ class WindowRowsOperator(OneInputOperator):
             self._merge()
             self._fire(last_due, output)
         output.emit_watermark(timestamp_ms)
+
+    def end_keys(self, output: Output) -> None:
+        # Small results of many keys are merged at once.
+        if sum(table.nbytes for table in self._rows.tables) >= HELD_BYTES:
+            self._merge()
+            self._fire(self._windows.last_due(MAX_WATERMARK), output)
 
     def _merge(self) -> None:
         """Keep only the selected rows of all."""

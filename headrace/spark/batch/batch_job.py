@@ -6,7 +6,8 @@
     keyed input       packets sorted by place within the partition, and records by key hash and time where they are read
     several readers   the stage's rows are kept on disk, so that its functions run once
 
-Nothing here loads a function of the program; types of edges are loaded, as Spark has to know the columns.
+Nothing here loads a function of the program. Where Spark itself reads or writes rows, which only the program's own
+application does, types are loaded, as Spark has to know the columns.
 Source: Flink's batch execution mode (FLIP-134, FLIP-140).
 """
 
@@ -61,8 +62,13 @@ from headrace.spark.batch.dataframe_borders import (
 )
 from headrace.spark.batch.split_assignment import assigned_splits
 from headrace.spark.batch.stage_body import failure_in, run_stage
+from headrace.spark.batch.stage_files import StageFiles, workers_of
 from headrace.spark.batch.subtask_reports import ReportSender
-from headrace.spark.dataframes.sink_coordinator import SinkCommitError, call_batch_function
+from headrace.spark.dataframes.sink_coordinator import (
+    SinkCommitError,
+    call_batch_function,
+    scope_of_job,
+)
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import (
     EDGE,
@@ -92,7 +98,11 @@ _CONF: Final = {
 
 
 class BatchJob:
-    """Plans, runs and commits one job, on the thread that calls `run`."""
+    """Plans, runs and commits one job, on the thread that calls `run`.
+
+    `files`: those that travel with it. `own_workers`: name of the Python workers that run nothing else, if it has some.
+    `cluster_settings`: those that the job's own come on top of, for what the driver does.
+    """
 
     def __init__(
         self,
@@ -100,17 +110,25 @@ class BatchJob:
         graph: JobGraph,
         output_pipe: str,
         sender: ReportSender | None = None,
+        files: StageFiles | None = None,
+        own_workers: str = "",
+        cluster_settings: Settings | None = None,
     ) -> None:
         self._program_spark: Final = spark
         self._spark: Final = _cloned(spark)
         self._graph, self._outputs = cut_outputs(graph, writes_dataframe)
         self._output_pipe: Final = output_pipe
         self._sender: Final = sender
+        self._files: Final = files
+        self._own_workers: Final = own_workers
         settings = dict(graph.settings)
         settings.pop(CHECKPOINTING_INTERVAL.key, None)
         # State of a few keys at a time needs no files.
         settings[STATE_BACKEND_TYPE.key] = "hashmap"
         self._settings: Final = settings
+        of_cluster = {} if cluster_settings is None else cluster_settings.to_dict()
+        of_cluster.pop(CHECKPOINTING_INTERVAL.key, None)
+        self._driver_settings: Final = Settings({**of_cluster, **settings})
         self._kept: list[DataFrame] = []
 
     def run(self) -> Iterator[StageReport]:
@@ -156,7 +174,9 @@ class BatchJob:
         """Write the rows of a sink through Spark, or hand them to its function."""
         payload = msgspec.msgpack.decode(output.operator.committer_payload, type=CommitPayload)
         if payload.function is not None:
-            call_batch_function(output.operator.name, payload.function.function_id, df, COMMIT_ID)
+            operator, function = output.operator, payload.function
+            scope = scope_of_job(self._graph.job_id, operator.operator_id)
+            call_batch_function(operator.name, function.function_id, df, scope, COMMIT_ID)
             return
         try:
             writer = df.write.format(payload.format).mode(payload.mode)
@@ -214,11 +234,15 @@ class BatchJob:
             as_columns=frozenset(one.data_set_id for one in out if self._is_output(one)),
             reads_dataframe=reads_dataframe(vertex),
         )
-        types = load_types(vertex, VertexPayloads.of(vertex, out))
+        # Columns of packets are the same for all types, which stay bytes here: the job may be another user's.
+        types = load_types(vertex, VertexPayloads.of(vertex, out)) if spec.as_columns else []
         schema = stage_schema(edge_forms(vertex, types, out, spec.as_columns))
         source = self._input(vertex, into, frames, is_keyed)
-        stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender))
-        return source.mapInArrow(stage, _spark_schema(schema))
+        stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
+        if not self._own_workers:
+            return source.mapInArrow(stage, _spark_schema(schema))
+        with workers_of(self._spark.sparkContext, self._own_workers):
+            return source.mapInArrow(stage, _spark_schema(schema))
 
     def _input(
         self,
@@ -281,7 +305,7 @@ class BatchJob:
             return source_splits(vertex)
         if vertex.operators[0].coordinator != SPLIT_COORDINATOR:
             return ()
-        return assigned_splits(self._graph.job_id, vertex, Settings(self._settings))
+        return assigned_splits(self._graph.job_id, vertex, self._driver_settings)
 
     def _commit(self, reports: list[StageReport]) -> None:
         """Make the prepared output of all sinks visible, once: Spark returned one report of each subtask."""
@@ -297,7 +321,7 @@ class BatchJob:
                     self._commit_sink(operator, effects)
 
     def _commit_sink(self, operator: ChainedOperator, effects: list[bytes]) -> None:
-        settings = Settings(self._settings)
+        settings = self._driver_settings
         key = commit_key(self._graph.job_id.hex(), operator.operator_id.hex(), COMMIT_ID)
         committer = create_committer(operator, settings, {})
         retries = settings.get_option(COMMIT_RETRIES)

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NoReturn
 
 import msgspec
@@ -17,6 +18,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
+from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
@@ -32,14 +34,17 @@ from headrace.core.barriers import SavepointFormatType
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.ids import (
+    BlobKey,
     ExecutionAttemptId,
     ExecutionVertexId,
+    JobId,
     JobMasterId,
     JobVertexId,
     OperatorId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
 from headrace.core.threads import run_in_thread, start_thread
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
     CheckpointDetails,
@@ -65,14 +70,16 @@ from headrace.gateways.messages import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import ChainedOperator, JobGraph
+from headrace.graph.job_graph import ChainedOperator, JobGraph, with_payloads, without_content
 from headrace.graph.job_plan import JobPlan, job_type_of
+from headrace.graph.pipeline_options import PYTHON_FILES
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.service import RpcService
 from headrace.spark.batch.batch_job import BatchJob
 from headrace.spark.batch.batch_progress import BatchProgress
 from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.stage_body import failure_in
+from headrace.spark.batch.stage_files import StageFiles
 from headrace.spark.batch.subtask_reports import ReportChannel, SubtaskReport
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import StageReport
@@ -94,16 +101,22 @@ _LAST_STATES: Final = {
 class BatchHost:
     """Spark session of jobs in BATCH mode, the pipe for printed lines, and the folder for pipes of reports.
 
-    Both paths are empty where workers are on other hosts.
+    Both paths are empty where workers are on other hosts. `blob`: fetches one of a job, on any thread but the
+    Dispatcher's. `artifact_parent`: folder for files of jobs on each host, or the system's temporary one.
     """
 
     spark: SparkSession
     output_pipe: str
     pipe_folder: str
+    blob_server: BlobServerGateway
+    blob: Callable[[JobId, BlobKey], bytes]
+    artifact_parent: Path | None = None
 
 
 class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     """One per job. `on_ended` is called once, on the main thread, when nothing is left to do.
+
+    `is_of_program`: the graph comes from this process, with everything in it, and its modules are the program's.
 
     It serves clients alone: no TaskManagers work for it, and it asks the ResourceManager for nothing.
     """
@@ -115,12 +128,14 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         graph: JobGraph,
         host: BatchHost,
         *,
+        is_of_program: bool,
         on_ended: Callable[[ArchivedJob], None],
     ) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("jobmanager"), job_master_id)
         self._graph: Final = graph
         self._host: Final = host
         self._on_ended: Final = on_ended
+        self._is_of_program: Final = is_of_program
         now_ms = self.clock.now_ms()
         self._status = JobStatus.CREATED
         self._times_ms = {JobStatus.INITIALIZING.name: now_ms, JobStatus.CREATED.name: now_ms}
@@ -157,6 +172,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         if thread is not None:
             await run_in_thread("headrace-batch-stop", self._end_stages)
             await run_in_thread("headrace-batch-stop", lambda: thread.join(_CANCEL_S))
+        await release_blobs(self._graph, self._host.blob_server)
 
     # Clients
 
@@ -417,11 +433,41 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         channel = ReportChannel(
             context, lambda report: self.run_async(lambda: self._report(report)), pipe
         )
+        files: StageFiles | None = None
         try:
-            job = BatchJob(host.spark, self._graph, host.output_pipe, channel.sender)
+            graph = with_payloads(self._graph, lambda key: host.blob(self._graph.job_id, key))
+            if graph.artifacts:
+                files = self._sent_files()
+            # What another process's functions import must meet no module of another job's.
+            brings = bool(graph.artifacts) or (
+                not self._is_of_program and PYTHON_FILES.key in graph.settings
+            )
+            workers = group if brings else ""
+            job = BatchJob(
+                host.spark,
+                graph,
+                host.output_pipe,
+                channel.sender,
+                files,
+                workers,
+                self.settings,
+            )
             return list(job.run())
         finally:
             channel.close()
+            if files is not None:
+                files.forget(is_this_host=bool(host.pipe_folder))
+
+    def _sent_files(self) -> StageFiles:
+        """Send the files that travel with the job to the executors."""
+        job_id, host = self._graph.job_id, self._host
+        contents: dict[BlobKey, bytes] = {}
+        for artifact in self._graph.artifacts:
+            key = without_content(artifact).key
+            if key is not None and key not in contents:
+                contents[key] = artifact.content if artifact.key is None else host.blob(job_id, key)
+        artifacts = tuple(map(without_content, self._graph.artifacts))
+        return StageFiles.sent(host.spark.sparkContext, artifacts, contents, host.artifact_parent)
 
     def _end_stages(self) -> None:
         """End the job's stages; asks again, as some may yet begin."""

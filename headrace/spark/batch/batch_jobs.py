@@ -1,4 +1,7 @@
-"""BatchJobs: takes the jobs in BATCH mode of one Spark application from the program, and makes their JobMasters."""
+"""BatchJobs: makes the JobMasters of the jobs in BATCH mode of one Spark application: its program's, and others.
+
+Jobs of other processes come as graphs over REST, as those in STREAMING mode do: nothing of them is loaded here.
+"""
 
 import logging
 from collections.abc import Callable
@@ -11,13 +14,17 @@ from headrace.api.client.job_client import JobClient
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.core.config import Settings
-from headrace.core.errors import ProgramError
 from headrace.core.ids import JobId, JobMasterId
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.service import RpcService
 from headrace.spark.batch.batch_job import BatchJob
 from headrace.spark.batch.batch_job_master import BatchHost, BatchJobMaster
-from headrace.spark.batch.batch_support import idle_settings, refuse_unsupported
+from headrace.spark.batch.batch_support import (
+    idle_settings,
+    refuse_dataframes_of_others,
+    refuse_job_files,
+    refuse_unsupported,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 _SUBMIT_TIMEOUT_S: Final = 60.0
@@ -32,8 +39,7 @@ class BatchJobs:
 
     def submit(self, graph: JobGraph, cluster: ClusterHandle) -> JobClient:
         """Submit a job to the Dispatcher of the cluster in this process, and return its handle."""
-        for sentence in idle_settings(Settings(graph.settings)):
-            _LOG.warning("%s", sentence)
+        _warn_of_idle(graph)
         self._submitted[graph.job_id] = graph
         try:
             # Functions stay here, where Spark takes them from: nobody else has a use for them.
@@ -50,14 +56,20 @@ class BatchJobs:
         graph: JobGraph,
         on_ended: Callable[[ArchivedJob], None],
     ) -> BatchJobMaster:
-        """Make the JobMaster of a job that is being submitted; ProgramError for one of another process."""
+        """Make the JobMaster of a job that is being submitted; ProgramError for one that cannot run here."""
         own = self._submitted.get(graph.job_id)
         if own is None:
-            raise ProgramError(
-                f"job '{graph.name}' is in BATCH mode, which runs on the Spark application of the program that submits "
-                "it: run the program with execution.target spark, or in STREAMING mode, which gives the same results"
-            )
-        return BatchJobMaster(rpc_service, job_master_id, own, self._host, on_ended=on_ended)
+            refuse_unsupported(graph)
+            refuse_dataframes_of_others(graph)
+            _warn_of_idle(graph)
+        return BatchJobMaster(
+            rpc_service,
+            job_master_id,
+            graph if own is None else own,
+            self._host,
+            is_of_program=own is not None,
+            on_ended=on_ended,
+        )
 
     def dataframe(self, graph: JobGraph) -> DataFrame:
         """Return what a graph's one collect sink would get as a DataFrame of the program's session; nothing runs yet.
@@ -65,10 +77,22 @@ class BatchJobs:
         ProgramError where its records have no columns, or the graph has what BATCH mode has not.
         """
         refuse_unsupported(graph)
+        refuse_job_files(graph)
         return BatchJob(self._host.spark, graph, self._host.output_pipe).dataframe()
 
 
+def _warn_of_idle(graph: JobGraph) -> None:
+    for sentence in idle_settings(Settings(graph.settings)):
+        _LOG.warning("%s", sentence)
+    if graph.slot_resources:
+        _LOG.warning(
+            "resources of slot sharing groups (%s) have no effect in BATCH mode, whose tasks have no slots",
+            ", ".join(graph.slot_resources),
+        )
+
+
 def _without_functions(graph: JobGraph) -> JobGraph:
+    """Return what the Dispatcher is told of a job of this process, which keeps the rest for Spark."""
     replace = msgspec.structs.replace
     vertices = tuple(
         replace(
@@ -82,4 +106,4 @@ def _without_functions(graph: JobGraph) -> JobGraph:
     edges = tuple(
         replace(edge, partitioner=replace(edge.partitioner, payload=b"")) for edge in graph.edges
     )
-    return replace(graph, vertices=vertices, edges=edges)
+    return replace(graph, vertices=vertices, edges=edges, artifacts=())

@@ -5,7 +5,11 @@ from typing import Final
 import msgspec
 
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
-from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
+from headrace.connectors.dataframe.messages import (
+    SINK_COMMITTER,
+    SINK_COORDINATOR,
+    SOURCE_COORDINATOR,
+)
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.functions.hybrid_enumerator import HYBRID_ENUMERATOR
@@ -31,12 +35,33 @@ def refuse_unsupported(graph: JobGraph) -> None:
                 raise _refusal(operator, "reads one source after another")
     if graph.has_cached_streams:
         raise ProgramError(f"cache() is not there in BATCH mode: leave it out, or {_INSTEAD}")
-    stranded = [each for each in graph.artifacts if not _is_seen(each, graph)]
-    if stranded:
-        names = ", ".join(artifact.name for artifact in stranded)
+
+
+def refuse_dataframes_of_others(graph: JobGraph) -> None:
+    """Raise ProgramError where a job of another process reads or writes DataFrames.
+
+    Their types would have to be loaded by the driver, which loads nothing of others.
+    """
+    for vertex in graph.vertices:
+        for operator in vertex.operators:
+            if (
+                operator.coordinator in (SOURCE_COORDINATOR, SINK_COORDINATOR)
+                or operator.committer == SINK_COMMITTER
+            ):
+                raise ProgramError(
+                    f"'{operator.name}' is a DataFrame of the Spark of another process: read and write files here, or "
+                    "run the program with execution.target spark"
+                )
+
+
+def refuse_job_files(graph: JobGraph) -> None:
+    """Raise ProgramError where functions of a lazy DataFrame would miss files that travel with a job."""
+    missing = [each for each in graph.artifacts if not _is_seen(each, graph)]
+    if missing:
+        names = ", ".join(artifact.name for artifact in missing)
         raise ProgramError(
-            f"files that travel with a job ({names}) do not reach BATCH mode yet: install them on the workers, or "
-            f"{_INSTEAD}"
+            f"files that travel with a job ({names}) do not reach the functions of a lazy DataFrame, which has no "
+            "job: install them on the workers, or write the stream with a sink"
         )
 
 

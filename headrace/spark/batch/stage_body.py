@@ -2,6 +2,8 @@
 
 import base64
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -14,6 +16,7 @@ from headrace.core.ids import JobVertexId
 from headrace.core.process.interpreter import settle_interpreter
 from headrace.core.process.process_log import PRINT_PREFIX, print_prefix
 from headrace.gateways.messages import ErrorInfo
+from headrace.spark.batch.stage_files import StageFiles
 from headrace.spark.batch.subtask_reports import ReportSender, SubtaskReporter
 from headrace.spark.workers.worker_output import redirect_standard_output
 from headrace.task.batch.stage_rows import RECEIVER
@@ -54,28 +57,33 @@ def run_stage(
     spec: StageSpec,
     output_pipe: str,
     sender: ReportSender | None,
+    files: StageFiles | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Run the subtask of this partition. Printed lines go to `output_pipe`, where Spark sends them if it is empty.
 
-    `sender` takes reports of it, if anybody wants some.
+    `sender` takes reports of it, if anybody wants some. `files` are those that its functions find.
     """
     context = TaskContext.get()
     assert context is not None, "a stage runs in a task of Spark's"
     # A full collection would walk through all modules each time that a few batches of rows were made.
     settle_interpreter()
-    with redirect_standard_output(output_pipe):
+    with redirect_standard_output(output_pipe), ExitStack() as held:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
             return  # a share of a DataFrame that has no rows
         subtask_index = first.column(RECEIVER)[0].as_py()
-        task = StageTask(spec, subtask_index, context.taskAttemptId())
+        task: StageTask | None = None
         vertex_id = spec.vertex.vertex_id
         PRINT_PREFIX.set(print_prefix(subtask_index, spec.vertex.parallelism))
         reporter: SubtaskReporter | None = None
         rows: Iterator[pa.RecordBatch] = chain([first], filled)
         try:
+            if files is not None:
+                settings = held.enter_context(files.settings(spec.settings))
+                spec = replace(spec, settings=settings)
+            task = StageTask(spec, subtask_index, context.taskAttemptId())
             if sender is not None:
                 reporter = SubtaskReporter(sender, vertex_id, subtask_index, task.counts)
                 yield from reporter.writing(task.run(reporter.reading(rows)))
@@ -88,11 +96,12 @@ def run_stage(
         except BaseException as error:
             if reporter is not None:
                 reporter.failed()
-            located = task.located(error)
+            located = error if task is None else task.located(error)
             raise StageFailedError(located, vertex_id, subtask_index) from None
         finally:
             if reporter is not None:
                 reporter.close()
-            task.close()
+            if task is not None:
+                task.close()
             # This process may run another stage on the same thread.
             PRINT_PREFIX.set("")

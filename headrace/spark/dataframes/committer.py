@@ -146,7 +146,7 @@ class DataFrameCommitter:
         if checkpoint_id <= last_id:
             return
         call_batch_function(
-            self._operator_name, function.function_id, self._read(parts), checkpoint_id
+            self._operator_name, function.function_id, self._read(parts), scope, checkpoint_id
         )
         # Before the rows are deleted: without them it cannot be called again.
         self._had[scope] = checkpoint_id

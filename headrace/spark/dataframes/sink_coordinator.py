@@ -24,7 +24,12 @@ from headrace.connectors.dataframe.messages import (
     SinkPayload,
     StagedPart,
 )
-from headrace.connectors.dataframe.sink import BatchFunction, batch_count_max, batch_function
+from headrace.connectors.dataframe.sink import (
+    BatchFunction,
+    BatchId,
+    batch_count_max,
+    batch_function,
+)
 from headrace.connectors.dataframe.staging import batch_staging_folder, has_checkpoints
 from headrace.connectors.files.paths import file_system_of
 from headrace.core.config import Settings
@@ -35,9 +40,10 @@ from headrace.core.errors import (
     UserCodeError,
     wrap_user_error,
 )
-from headrace.core.ids import ExecutionAttemptId
+from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread
+from headrace.functions.sink import commit_key, scope_of
 from headrace.spark.session.session import planned_or_running_master
 from headrace.spark.session.spark_errors import root_message
 
@@ -83,14 +89,19 @@ def known_function(operator_name: str, function_id: str) -> BatchFunction:
 
 
 def call_batch_function(
-    operator_name: str, function_id: str, staged: DataFrame, checkpoint_id: int
+    operator_name: str, function_id: str, staged: DataFrame, scope: str, checkpoint_id: int
 ) -> None:
-    """Call a user's function with the rows of a checkpoint. UserCodeError where it raises; HostError."""
+    """Call a user's function with the rows of a commit of `scope`. UserCodeError where it raises; HostError."""
     function = known_function(operator_name, function_id)
     try:
-        function(staged, checkpoint_id)
+        function(staged, BatchId.of_scope(checkpoint_id, scope))
     except USER_EXCEPTIONS as error:
         raise wrap_user_error(error, operator_name) from error
+
+
+def scope_of_job(job_id: JobId, operator_id: OperatorId) -> str:
+    """Return the scope of the only commit of a sink in a job that takes no checkpoints, and so is never continued."""
+    return scope_of(commit_key(job_id.hex(), operator_id.hex(), ONLY_ID))
 
 
 class StagedFiles:
@@ -219,7 +230,11 @@ class SinkCoordinator:
             if isinstance(payload, FunctionPayload):
                 if self._staged.row_count:
                     call_batch_function(
-                        self._context.operator_name, payload.function_id, staged, ONLY_ID
+                        self._context.operator_name,
+                        payload.function_id,
+                        staged,
+                        scope_of_job(self._context.job_id, self._context.operator_id),
+                        ONLY_ID,
                     )
                 return
             writer = staged.write.format(payload.format).mode(payload.mode)

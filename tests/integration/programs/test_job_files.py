@@ -16,7 +16,7 @@ from headrace.core.errors import JobExecutionError
 from headrace.datastream import MapFunction, RuntimeContext
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
-from tests.integration.programs.wheels import wheel
+from testkit.wheels import wheel
 
 pytestmark = pytest.mark.integration
 

@@ -262,13 +262,13 @@ def test_checkpoints_are_refused_where_tasks_run_one_after_the_other(
     assert len(executor.submitted) == 2
 
 
-def test_batch_mode_is_refused_where_jobs_run_without_spark_of_the_program_s_own(
+def test_a_stream_is_no_dataframe_where_jobs_run_without_spark_of_the_program_s_own(
     env: StreamExecutionEnvironment, executor: RecordingExecutor
 ) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    env.from_collection([1]).print()
+    numbers = env.from_collection([1], type_info=Types.LONG())
     with pytest.raises(ProgramError, match=r"execution.target spark.*which 'recording' is not"):
-        env.execute_async()
+        env.batch_dataframe_of(numbers)
     assert executor.submitted == []
 
 

@@ -14,6 +14,7 @@ from headrace.graph.job_graph import (
     VertexPayloads,
     blob_keys,
     offload,
+    with_payloads,
 )
 from tests.unit.cluster.cluster_samples import edge, job_graph, vertex
 
@@ -66,6 +67,7 @@ def test_a_partitioner_leaves_with_its_producer_and_comes_back() -> None:
     assert payloads.partitioners == (b"partitioner",)
     assert payloads.specs == (b"\x01" * 5_000,)
     assert payloads.types == (b"types",)
+    assert with_payloads(offloaded.graph, offloaded.blobs.__getitem__) == graph
 
 
 def test_equal_content_has_one_key_and_offloading_twice_changes_nothing() -> None:

@@ -7,13 +7,19 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, WatermarkStrategy
 from headrace.common import Duration, Types
+from headrace.connectors.dataframe.messages import SINK_COMMITTER, SOURCE_COORDINATOR
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.functions.hybrid_enumerator import HYBRID_ENUMERATOR
 from headrace.functions.source import EnumeratorPayload
 from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph
-from headrace.spark.batch.batch_support import idle_settings, refuse_unsupported
+from headrace.spark.batch.batch_support import (
+    idle_settings,
+    refuse_dataframes_of_others,
+    refuse_job_files,
+    refuse_unsupported,
+)
 from tests.unit.api.recording import recording
 
 
@@ -72,20 +78,27 @@ def test_an_operator_with_a_coordinator_of_its_own_is_refused_by_name(coordinato
         refuse_unsupported(changed)
 
 
-def test_files_that_travel_with_a_job_are_refused_by_name() -> None:
-    artifact = JobArtifact(ArtifactKind.FILE, "model", "model.bin")
-    changed = msgspec.structs.replace(graph_of(simple), artifacts=(artifact,))
-    with pytest.raises(ProgramError, match=r"\(model\) do not reach BATCH mode"):
-        refuse_unsupported(changed)
+@pytest.mark.parametrize(
+    "changes", [{"coordinator": SOURCE_COORDINATOR}, {"committer": SINK_COMMITTER}]
+)
+def test_a_dataframe_of_another_process_is_refused_by_name(changes: dict[str, str]) -> None:
+    graph = graph_of(simple)
+    refuse_dataframes_of_others(graph)
+    (first, *others) = graph.vertices
+    operator = msgspec.structs.replace(first.operators[0], **changes)
+    vertex = msgspec.structs.replace(first, operators=(operator, *first.operators[1:]))
+    changed = msgspec.structs.replace(graph, vertices=(vertex, *others))
+    with pytest.raises(ProgramError, match=rf"'{operator.name}' is a DataFrame of .* another"):
+        refuse_dataframes_of_others(changed)
 
 
-def test_python_files_that_tasks_see_are_no_reason_to_refuse() -> None:
+def test_only_python_files_that_tasks_see_are_there_for_a_lazy_dataframe() -> None:
     artifact = JobArtifact(ArtifactKind.PYTHON_FILE, "rules.py", "rules.py")
     elsewhere = msgspec.structs.replace(graph_of(simple), artifacts=(artifact,))
     with pytest.raises(ProgramError, match=r"files that travel with a job \(rules\.py\)"):
-        refuse_unsupported(elsewhere)
+        refuse_job_files(elsewhere)
     here = {**elsewhere.settings, "python.files": "/home/rules.py"}
-    refuse_unsupported(msgspec.structs.replace(elsewhere, settings=here))
+    refuse_job_files(msgspec.structs.replace(elsewhere, settings=here))
 
 
 def test_an_interval_of_checkpoints_is_told_to_have_no_effect() -> None:

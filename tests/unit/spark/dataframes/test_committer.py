@@ -1,5 +1,6 @@
 """Exactly once through Spark writers: a session that is played by pyarrow, killed wherever a commit may be."""
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import headrace.connectors.dataframe.directory_commit as directory_commit
 from headrace.connectors.dataframe.directory_commit import TargetExistsError
 from headrace.connectors.dataframe.messages import CommitPayload, FunctionPayload
-from headrace.connectors.dataframe.sink import DataFrameSink, IdempotentForeachBatchSink
+from headrace.connectors.dataframe.sink import BatchId, DataFrameSink, IdempotentForeachBatchSink
 from headrace.connectors.dataframe.staging import batch_staging_folder
 from headrace.connectors.files.sink.note_file import NoteLostError
 from headrace.core.config import Settings
@@ -229,6 +230,27 @@ def test_a_function_gets_the_rows_of_each_checkpoint_with_its_id(tmp_path: Path)
     world.write(1, 1)
     world.checkpoint()
     assert calls == [(1, [(0, 0), (1, 0)]), (3, [(1, 1)])]
+
+
+def test_ids_of_a_function_are_of_one_lineage_until_a_job_begins_anew(tmp_path: Path) -> None:
+    calls: list[BatchId] = []
+    for lineage, number in (("history", 1), ("history", 4), ("another", 1)):
+        staging = str(tmp_path / f"{lineage}-{number}")
+        world = world_of(
+            IdempotentForeachBatchSink(lambda df, batch: calls.append(batch), staging),
+            ArrowSession(),
+        )
+        world.write(0, 1)
+        published = world.publish()
+        assert world.latest is not None
+        key = commit_key(lineage, "sink", number)
+        world.committer.commit(key, number, world.latest.pending[published])
+    assert calls == [1, 4, 1]
+    first, second, other = (one.lineage for one in calls)
+    assert first == second != other
+    assert all(len(one) == 32 and int(one, 16) for one in (first, other))
+    copied = pickle.loads(pickle.dumps(calls[1]))
+    assert (copied, copied.lineage) == (4, first)
 
 
 def test_a_function_is_called_by_its_own_driver_alone(tmp_path: Path) -> None:

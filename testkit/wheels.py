@@ -1,11 +1,11 @@
-"""Wheels that tests have installed."""
+"""Wheels: packages of one module, for jobs that bring requirements."""
 
 import zipfile
 from pathlib import Path
 
 
 def wheel(folder: Path, name: str, source: str) -> Path:
-    """Make a wheel of one module."""
+    """Make a wheel of one module, version 1.0."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-1.0-py3-none-any.whl"
     facts = f"{name}-1.0.dist-info"
