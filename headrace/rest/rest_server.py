@@ -34,10 +34,12 @@ from headrace.rest.connections import (
     connections_folder,
     remove_connection,
     write_connection,
+)
+from headrace.rest.flame_graph_sampler import FLAME_GRAPH_OPTIONS
+from headrace.rest.home import (
     write_private_file,
     writing_in_home,
 )
-from headrace.rest.flame_graph_sampler import FLAME_GRAPH_OPTIONS
 from headrace.rest.operations import Operations
 from headrace.rest.options import (
     ASYNC_STORE_DURATION,

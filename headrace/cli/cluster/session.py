@@ -18,7 +18,10 @@ from headrace.cli.termination import to_its_end
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
-from headrace.rest.connections import headrace_home, writing_in_home
+from headrace.rest.home import (
+    headrace_home,
+    writing_in_home,
+)
 from headrace.spark.session_cluster import SessionCluster
 
 _LOG: Final = logging.getLogger(__name__)
