@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from headrace.api.client.program_end import (
+    JOBS_GO_ON,
+    OWN_JOBS_END,
     Terminated,
     end_in_order_when_terminated,
     ignore_termination,
@@ -16,6 +18,7 @@ from headrace.api.client.program_end import (
 from headrace.cli.cluster.standby import StandbyFile
 from headrace.cli.termination import to_its_end
 from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.rest.home import (
@@ -92,7 +95,14 @@ def serve_session(
     `create` makes another kind of cluster, which may end by itself. `on_standby` hears of the leader while this process
     waits to lead. Whatever else ends it is raised. In the main thread.
     """
-    take_back = end_in_order_when_terminated()
+    leads = False
+
+    def fate() -> str:
+        if not is_highly_available(settings):
+            return OWN_JOBS_END
+        return JOBS_GO_ON if leads else ""
+
+    take_back = end_in_order_when_terminated(fate)
     cluster = create(settings, name, log_folder)
     file = StandbyFile(name)
 
@@ -103,6 +113,7 @@ def serve_session(
 
     try:
         cluster.start(stands_by)
+        leads = True
         on_ready(cluster)
         cluster.wait()
         return 0

@@ -76,7 +76,7 @@ class Supervisor:
 
         A first start that fails is told, and not repeated. SIGTERM ends it in order.
         """
-        take_back = end_in_order_when_terminated()
+        take_back = end_in_order_when_terminated(lambda: "the driver ends, too")
         try:
             return self._supervise(reporter)
         except (Terminated, KeyboardInterrupt):
