@@ -148,7 +148,7 @@ cli = click.version_option(__version__, "-v", "--version", prog_name="headrace")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script: run a command and exit with its code."""
+    """Run a command and exit with its code."""
     try:
         code = cli.main(arguments, prog_name="headrace", standalone_mode=False)
     except click.exceptions.Exit as ended:
@@ -160,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read it has seen enough, as `head` has; the interpreter would complain when it flushes.

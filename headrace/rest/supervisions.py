@@ -21,6 +21,8 @@ class Supervision(ProcessEntry, frozen=True):
     is_session: bool
     """Whether it supervises a session; else an application."""
     log_folder: str = ""
+    keeps_jobs: bool = False
+    """Whether jobs go on under the next driver, as with high availability."""
     driver_pid: int = 0
     """Process of the driver that runs, or starts; 0 between two."""
     driver_start_ticks: int = 0
@@ -41,11 +43,13 @@ class Supervision(ProcessEntry, frozen=True):
 class SupervisionFile:
     """The file of this process, which supervises the driver of the cluster `name`."""
 
-    def __init__(self, name: str, *, is_session: bool, log_folder: str) -> None:
+    def __init__(
+        self, name: str, *, is_session: bool, log_folder: str, keeps_jobs: bool = False
+    ) -> None:
         self._file: Final = ProcessFile(_FOLDER, name)
         file = self._file
         self._entry = Supervision(
-            name, file.pid, file.start_ticks, file.started, is_session, log_folder
+            name, file.pid, file.start_ticks, file.started, is_session, log_folder, keeps_jobs
         )
 
     def driver_starts(self, pid: int) -> None:

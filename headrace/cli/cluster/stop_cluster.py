@@ -58,8 +58,7 @@ def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: s
         choose_cluster(session, name)
         connection = session.found.connection
     except ClusterRestartingError as error:
-        _end_supervisor(session, error.supervision, timeout_s, is_forced=force)
-        return _has_ended(session, error.supervision.name, "")
+        return _stop_restarting(session, error.supervision, timeout_s, is_forced=force)
     process = LocalProcess.of(connection)
     supervision = supervision_of(connection.pid)
     _ask(session, is_forced=force and process is not None)
@@ -77,6 +76,19 @@ def _has_ended(session: ClusterSession, name: str, address: str) -> int:
     session.answer({"name": name, "address": address})
     session.say(f"Cluster {name or address} has ended.")
     return 0
+
+
+def _stop_restarting(
+    session: ClusterSession, supervision: Supervision, timeout_s: float, *, is_forced: bool
+) -> int:
+    """End a cluster that has no driver to cancel its jobs."""
+    _end_supervisor(session, supervision, timeout_s, is_forced=is_forced)
+    if supervision.keeps_jobs:
+        session.note(
+            "nobody was there to cancel its jobs: they go on from their last checkpoints when a driver with the same "
+            "high-availability settings starts"
+        )
+    return _has_ended(session, supervision.name, "")
 
 
 def _end_supervisor(

@@ -42,11 +42,13 @@ def restarting_file(name: str = "nightly") -> SupervisionFile:
     return file
 
 
-def write_for(home: Path, process: subprocess.Popen[bytes]) -> None:
+def write_for(home: Path, process: subprocess.Popen[bytes], *, keeps_jobs: bool = False) -> None:
     restarting_file()
     (home / "supervisors" / f"{os.getpid()}.json").unlink()
     ticks = start_ticks(process.pid)
-    entry = Supervision("nightly", process.pid, ticks, 1, is_session=True, ended=1)
+    entry = Supervision(
+        "nightly", process.pid, ticks, 1, is_session=True, keeps_jobs=keeps_jobs, ended=1
+    )
     file = home / "supervisors" / f"{process.pid}.json"
     write_private_file(file, msgspec.json.encode(entry))
 
@@ -127,6 +129,14 @@ def test_it_is_stopped_by_its_name_and_as_the_only_one(
     assert (stopped.code, stopped.out) == (0, "Cluster nightly has ended.\n")
     assert supervisor.wait() == -signal.SIGTERM
     assert live_supervisions() == []
+
+
+def test_who_stops_it_is_told_that_stored_jobs_were_not_cancelled(
+    shell: Shell, home: Path, supervisor: subprocess.Popen[bytes]
+) -> None:
+    write_for(home, supervisor, keeps_jobs=True)
+    stopped = shell("cluster", "stop", "nightly")
+    assert stopped.code == 0 and "nobody was there to cancel its jobs" in stopped.err
 
 
 def test_of_several_none_is_stopped_that_is_not_named(
