@@ -10,6 +10,7 @@ import click
 from headrace import __version__
 from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure, report_usage
+from headrace.cli.single_dash import said_whole
 from headrace.core.error_text import describe
 
 COMMANDS: Final = {
@@ -154,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.exceptions.Exit as ended:
         code = ended.exit_code
     except click.UsageError as error:
+        error = said_whole(error, sys.argv[1:] if arguments is None else arguments)
         _answer_errors(arguments, error.format_message())
         code = report_usage(error)
     except click.ClickException as error:
