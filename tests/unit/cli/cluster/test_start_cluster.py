@@ -102,6 +102,14 @@ def test_of_two_that_start_under_one_name_the_second_fails_until_the_first_has_e
     assert list(names.iterdir()) == []
 
 
+def test_the_names_of_sessions_that_were_killed_go_with_the_next_start() -> None:
+    with taken_name("running"):
+        names = headrace_home() / "names"
+        (names / "killed").touch()
+        with taken_name("next"):
+            assert sorted(file.name for file in names.iterdir()) == ["next", "running"]
+
+
 def test_a_name_whose_file_is_deleted_while_it_is_taken_is_taken_with_another_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
