@@ -29,7 +29,7 @@ from headrace.rest.history.overview_cache import OverviewCache
 from headrace.rest.home import (
     headrace_home,
 )
-from headrace.rest.rest_server import HttpServer, ListeningPlace
+from headrace.rest.http_server import HttpServer, ListeningPlace
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 5.0
