@@ -14,14 +14,14 @@ from headrace.api.executors import (
     create_executor,
     refuse_unknown_target,
 )
-from headrace.cli.logs import configure_logs
-from headrace.cli.options import (
+from headrace.cli.general_options import (
     KeyValue,
     json_option,
     namespace_option,
     print_json,
     refuse_unusable,
 )
+from headrace.cli.logs import configure_logs
 from headrace.cli.program_options import (
     ProgramCommand,
     program_in,

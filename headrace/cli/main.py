@@ -178,7 +178,7 @@ def _answer_errors(arguments: Sequence[str] | None, message: str) -> None:
     """Print the document of a command that failed before it had another one to print, where it is to print any."""
     if _wants_json(sys.argv[1:] if arguments is None else arguments):
         # Imported late: it brings the settings.
-        from headrace.cli.options import print_json
+        from headrace.cli.general_options import print_json
 
         print_json({"errors": [message]})
 

@@ -14,14 +14,14 @@ from headrace.api.executors import (
     runs_elsewhere,
     set_default_settings,
 )
-from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.options import (
+from headrace.cli.general_options import (
     KeyValue,
     json_option,
     namespace_option,
     print_json,
     refuse_unusable,
 )
+from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_options import (
     ProgramCommand,
     program_in,

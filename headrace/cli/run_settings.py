@@ -17,7 +17,7 @@ from headrace.checkpoint.options import (
     RECOVERY_CLAIM_MODE,
     RECOVERY_PATH,
 )
-from headrace.cli.options import namespace_settings
+from headrace.cli.general_options import namespace_settings
 from headrace.cli.program_options import python_settings
 from headrace.core.config import Settings
 from headrace.graph.pipeline_options import PARALLELISM

@@ -18,8 +18,8 @@ from headrace.checkpoint.retention.inspection import (
 )
 from headrace.checkpoint.storage.file_systems import absolute_uri, is_there
 from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.cli.general_options import json_option, print_json
 from headrace.cli.logs import EXIT_FAILED, print_error
-from headrace.cli.options import json_option, print_json
 from headrace.cli.snapshot_tables import (
     facts,
     fault_lines,

@@ -7,7 +7,7 @@ import click
 
 from headrace.cli.cluster.standby import Standby, live_standbys
 from headrace.cli.figures import table_lines
-from headrace.cli.options import json_option, print_json
+from headrace.cli.general_options import json_option, print_json
 from headrace.rest.connections import ClusterConnection, live_connections
 from headrace.rest.supervisions import Supervision, live_supervisions, restarting
 

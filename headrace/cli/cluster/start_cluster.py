@@ -11,8 +11,8 @@ from headrace.cli.cluster.session import NameTakenError, serve_session, taken_na
 from headrace.cli.cluster.standby import live_standbys
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.cli.daemon.daemon_process import DaemonFailedError
+from headrace.cli.general_options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cli.logs import configure_logs, print_error
-from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.cluster.high_availability.lease import leader_at
 from headrace.cluster.high_availability.options import (

@@ -16,7 +16,7 @@ from headrace.cli.cluster.start_cluster import start_cluster
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
 from headrace.cli.daemon.messages import RunSession
-from headrace.cli.options import declare_all_options
+from headrace.cli.general_options import declare_all_options
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.core.config import unknown_settings
 from headrace.graph.pipeline_options import FREE_PREFIXES
