@@ -76,16 +76,17 @@ class UnauthorizedError(RestRefusedError):
             if token_from
             else "no token was sent, and one is needed,"
         )
-        super().__init__(
-            method,
-            path,
-            status,
-            [
-                f"{sent} of the cluster at {address}: it is in the connection file that the cluster wrote on its own "
-                "machine, <home>/clusters/<port>.json with HEADRACE_HOME or ~/.headrace as home; copy that file to the "
-                "same folder here, or set HEADRACE_TOKEN, which counts before files"
-            ],
+        place = (
+            "it is in the connection file that the cluster wrote on its own machine, <home>/clusters/<port>.json with "
+            "HEADRACE_HOME or ~/.headrace as home"
         )
+        advice = (
+            "unset HEADRACE_TOKEN, which counts before files, where that file is in your own folder, or set it anew"
+            if token_from == "HEADRACE_TOKEN"
+            else "copy that file to the same folder here, or set HEADRACE_TOKEN, which counts before files"
+        )
+        text = f"{sent} of the cluster at {address}: {place}; {advice}"
+        super().__init__(method, path, status, [text])
         self.token_from = token_from
 
 

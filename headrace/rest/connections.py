@@ -270,7 +270,7 @@ def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Connec
     found: list[FoundConnection] = []
     refused: list[ConnectionFileError] = []
     # What somebody said for this command counts before what lies about.
-    token = os.environ.get(TOKEN_VARIABLE, "")
+    token = _given_token()
     for file in sorted(folder.glob("*.json"))[:_FILES_MAX]:
         if file.name.startswith("."):
             continue
@@ -293,6 +293,11 @@ def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Connec
     return found, refused
 
 
+def _given_token() -> str:
+    # Blanks around it are of the file that it was read from.
+    return os.environ.get(TOKEN_VARIABLE, "").strip()
+
+
 def _connection_to(
     address: str, found: list[FoundConnection], refused: list[ConnectionFileError]
 ) -> FoundConnection:
@@ -304,7 +309,7 @@ def _connection_to(
         # A file that could be read by others is no reason to go on without a token.
         if error.file.stem == str(wanted[1]):
             raise error
-    token = os.environ.get(TOKEN_VARIABLE, "")
+    token = _given_token()
     if "://" not in address:
         # A token does not travel in clear text over a network.
         scheme = "https" if token and not is_loopback(wanted[0]) else "http"

@@ -123,3 +123,4 @@ def test_a_wrong_token_of_the_environment_is_refused_by_a_session_and_named(
         refused = shell("run", "--target", "session", str(program))
     assert refused.code == 1
     assert "the token from HEADRACE_TOKEN is not that of the cluster at" in refused.err
+    assert "unset HEADRACE_TOKEN" in refused.err
