@@ -9,6 +9,7 @@ from typing import cast
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import (
     EXIT_TERMINATED,
+    JOBS_GO_ON,
     Terminated,
     end_in_order_when_terminated,
 )
@@ -39,7 +40,9 @@ def run_application(
 
     EXIT_LEFT where the application goes on under the next driver. `on_standby` hears of the leader meanwhile.
     """
-    take_back = end_in_order_when_terminated()
+    application: Application | None = None
+    # Before it leads, nothing of the application has run here.
+    take_back = end_in_order_when_terminated(lambda: "" if application is None else JOBS_GO_ON)
     file = StandbyFile(f"{program.name}-standby")
 
     def stands_by(leader: LeaderRecord | None) -> None:
@@ -58,7 +61,6 @@ def run_application(
             application.main_failed(error)
         return on_error(error)
 
-    application: Application | None = None
     try:
         application = executor.start_application(program.name, stands_by)
         on_leading()

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
+from headrace.cli.general_options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cli.termination import asked_to_end
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings

@@ -9,39 +9,33 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from headrace.api.client.program_end import program_begins, without_job_text
+from headrace.api.client.program_end import without_job_text
 from headrace.api.executors import (
-    TARGET,
     create_executor,
     refuse_unknown_target,
-    set_active_executor,
-    set_default_settings,
 )
-from headrace.cli.logs import configure_logs
-from headrace.cli.options import (
+from headrace.cli.general_options import (
     KeyValue,
     json_option,
     namespace_option,
-    namespace_settings,
     print_json,
     refuse_unusable,
 )
+from headrace.cli.logs import configure_logs
 from headrace.cli.program_options import (
     ProgramCommand,
     program_in,
     program_options,
-    python_settings,
 )
 from headrace.cli.program_run import (
-    OnPlanned,
     planned_by,
     provide_python_files,
-    run_as_main,
+    run_alone,
 )
-from headrace.cli.run_settings import run_settings, target_settings
+from headrace.cli.run_settings import program_settings
 from headrace.client.program import Program
 from headrace.core.config import Settings
-from headrace.core.errors import HostError, ProgramError
+from headrace.core.errors import ConfigurationError, HostError, ProgramError
 
 if TYPE_CHECKING:
     from headrace.graph.job_graph import JobGraph
@@ -112,13 +106,15 @@ def info(
     """Print a plan; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
     program = program_in(words, python, module)
-    given = dict(definitions)
-    settings = run_settings(None, parallelism, given)
-    settings |= namespace_settings(namespace, settings)
-    settings |= target_settings(
-        target or given.get(TARGET.key), None, address, is_detached=False, finds_session=False
+    settings = program_settings(
+        definitions,
+        parallelism=parallelism,
+        target=target,
+        address=address,
+        namespace=namespace,
+        of_python=of_python,
+        finds_session=False,
     )
-    settings |= python_settings(of_python)
     refuse_unusable(settings)
     provide_python_files(settings)
     try:
@@ -142,27 +138,27 @@ def _plan_of(program: Program, settings: dict[str, str]) -> str:
     """Run a program up to its first `execute()` and return its plan. ProgramError where it never comes to one."""
     given = Settings(settings)
     refuse_unknown_target(given)
-    set_default_settings(settings)
-    program_begins()
-
-    def run(on_planned: OnPlanned) -> None:
-        set_active_executor(_PlanningExecutor(given), on_planned=on_planned)
-        run_as_main(program)
-
-    try:
-        plan = planned_by(_plan_json, run)
-    finally:
-        set_active_executor(None)
-        set_default_settings({})
+    plan = planned_by(
+        _plan_json,
+        lambda leave: run_alone(program, settings, _PlanningExecutor(given), on_planned=leave),
+    )
     if plan is None:
         raise ProgramError(without_job_text())
+    if isinstance(plan, ConfigurationError):
+        raise plan
     return plan
 
 
-def _plan_json(graph: "StreamGraph", settings: Settings) -> str:
+def _plan_json(graph: "StreamGraph", settings: Settings) -> str | ConfigurationError:
+    """Return the plan of a job, or what is wrong with the files that it would take along; a program may catch all."""
     # Imported late: a program that fails before it has a graph needs neither numpy nor Arrow.
+    from headrace.api.settings.job_artifacts import job_artifacts
     from headrace.graph.execution_plan import plan_json
 
+    try:
+        job_artifacts(settings)
+    except ConfigurationError as error:
+        return error
     return plan_json(graph, settings)
 
 

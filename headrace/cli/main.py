@@ -10,6 +10,7 @@ import click
 from headrace import __version__
 from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure, report_usage
+from headrace.cli.single_dash import said_whole
 from headrace.core.error_text import describe
 
 COMMANDS: Final = {
@@ -148,18 +149,20 @@ cli = click.version_option(__version__, "-v", "--version", prog_name="headrace")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script: run a command and exit with its code."""
+    """Run a command and exit with its code."""
     try:
         code = cli.main(arguments, prog_name="headrace", standalone_mode=False)
     except click.exceptions.Exit as ended:
         code = ended.exit_code
     except click.UsageError as error:
+        error = said_whole(error, sys.argv[1:] if arguments is None else arguments)
         _answer_errors(arguments, error.format_message())
         code = report_usage(error)
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read it has seen enough, as `head` has; the interpreter would complain when it flushes.
@@ -175,7 +178,7 @@ def _answer_errors(arguments: Sequence[str] | None, message: str) -> None:
     """Print the document of a command that failed before it had another one to print, where it is to print any."""
     if _wants_json(sys.argv[1:] if arguments is None else arguments):
         # Imported late: it brings the settings.
-        from headrace.cli.options import print_json
+        from headrace.cli.general_options import print_json
 
         print_json({"errors": [message]})
 

@@ -26,6 +26,7 @@ from headrace.api.executors import (
     PipelineExecutor,
     runs_elsewhere,
     set_active_executor,
+    set_default_settings,
 )
 from headrace.api.settings.python_files import python_files
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure
@@ -63,6 +64,7 @@ def run_here(
 
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
+    # All that SIGTERM may end: `remember_job` knows those alone that the program does not wait for.
     jobs: list[JobClient] = []
 
     def submitted(client: "JobClient") -> None:
@@ -114,6 +116,27 @@ def _exit_code_of(
         return EXIT_INTERRUPTED
     except Exception as error:
         return _with_left_jobs(on_error(error), left_jobs, on_error)
+
+
+def run_alone(
+    program: Program,
+    settings: dict[str, str],
+    executor: PipelineExecutor,
+    *,
+    on_submitted: "Callable[[JobClient], None] | None" = None,
+    on_planned: OnPlanned | None = None,
+) -> None:
+    """Run the program with its executor, and close that; whatever the program raises is raised, and nothing printed."""
+    set_default_settings(settings)
+    set_active_executor(executor, on_submitted=on_submitted, on_planned=on_planned)
+    program_begins()
+    forget_jobs()
+    try:
+        run_as_main(program)
+    finally:
+        set_active_executor(None)
+        set_default_settings({})
+        executor.close()
 
 
 def run_as_main(program: Program) -> None:

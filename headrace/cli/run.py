@@ -10,32 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headrace.api.executors import (
-    TARGET,
     create_executor,
     runs_elsewhere,
     set_default_settings,
 )
-from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.options import (
+from headrace.cli.general_options import (
     KeyValue,
     json_option,
     namespace_option,
-    namespace_settings,
     print_json,
     refuse_unusable,
 )
+from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_options import (
     ProgramCommand,
     program_in,
     program_options,
-    python_settings,
 )
 from headrace.cli.program_run import provide_python_files, run_here
-from headrace.cli.run_settings import (
-    recovery_settings,
-    run_settings,
-    target_settings,
-)
+from headrace.cli.run_settings import program_settings, recovery_settings
 from headrace.client.client_heartbeat import SHUTDOWN_ON_ATTACHED_EXIT
 from headrace.client.program import Program
 from headrace.cluster.high_availability.options import (
@@ -209,13 +202,17 @@ def run(
     """Run a program; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
     program = program_in(words, python, module)
-    given = dict(definitions)
-    settings = run_settings(master, parallelism, given)
-    settings |= namespace_settings(namespace, settings)
-    settings |= target_settings(
-        target or given.get(TARGET.key), cluster_name, address, is_detached=is_detached
+    settings = program_settings(
+        definitions,
+        parallelism=parallelism,
+        target=target,
+        address=address,
+        namespace=namespace,
+        of_python=of_python,
+        master=master,
+        cluster_name=cluster_name,
+        is_detached=is_detached,
     )
-    settings |= python_settings(of_python)
     settings |= recovery_settings(from_savepoint, allow_non_restored_state, claim_mode)
     if ends_with_client:
         settings[SHUTDOWN_ON_ATTACHED_EXIT.key] = "true"

@@ -1,5 +1,7 @@
 """Settings for which options of `headrace run` and `info` stand."""
 
+from collections.abc import Mapping, Sequence
+
 import click
 
 from headrace.api.executors import (
@@ -15,27 +17,60 @@ from headrace.checkpoint.options import (
     RECOVERY_CLAIM_MODE,
     RECOVERY_PATH,
 )
+from headrace.cli.general_options import namespace_settings
+from headrace.cli.program_options import python_settings
 from headrace.core.config import Settings
 from headrace.graph.pipeline_options import PARALLELISM
 from headrace.rest.connections import find_session
-from headrace.rest.options import REST_ADDRESS
+from headrace.rest.options import REST_ADDRESS, SESSION_NAME
 from headrace.spark.options import MASTER
 
 
-def target_settings(
+def program_settings(
+    definitions: Sequence[tuple[str, str]],
+    *,
+    parallelism: int | None,
+    target: str | None,
+    address: str | None,
+    namespace: str | None,
+    of_python: Mapping[str, str | None],
+    master: str | None = None,
+    cluster_name: str | None = None,
+    is_detached: bool = False,
+    finds_session: bool = True,
+) -> dict[str, str]:
+    """Return the settings that the options of a program stand for; an option wins over a `-D` of the same meaning.
+
+    `finds_session`: False where nothing is going to be asked of a session. UsageError where they do not fit each other;
+    NoSuchClusterError; SeveralClustersError; ClusterRestartingError; ConfigurationError.
+    """
+    settings = dict(definitions)
+    if master is not None:
+        settings[MASTER.key] = master
+    if parallelism is not None:
+        settings[PARALLELISM.key] = str(parallelism)
+    settings |= namespace_settings(namespace, settings)
+    settings |= _target_settings(
+        target or settings.get(TARGET.key),
+        cluster_name,
+        address,
+        is_detached=is_detached,
+        finds_session=finds_session,
+        given_name=settings.get(SESSION_NAME.key),
+    )
+    return settings | python_settings(of_python)
+
+
+def _target_settings(
     target: str | None,
     cluster_name: str | None,
     address: str | None,
     *,
     is_detached: bool,
-    finds_session: bool = True,
+    finds_session: bool,
+    given_name: str | None,
 ) -> dict[str, str]:
-    """Return the settings that the options of the target stand for, once a session that is meant was found.
-
-    `finds_session`: False where nothing is going to be asked of the session.
-
-    UsageError where they do not fit each other; NoSuchClusterError; SeveralClustersError.
-    """
+    """Return those of the target, once a session was found. `given_name`: the session that a setting names."""
     if target is None and (address is not None or cluster_name is not None):
         target = SESSION if address is None else REMOTE
     for option, value, needed in (("-m", address, REMOTE), ("--cluster", cluster_name, SESSION)):
@@ -50,27 +85,12 @@ def target_settings(
     if address is not None:
         settings[REST_ADDRESS.key] = address
     if target == SESSION and finds_session:
-        # Imported late: nobody else needs it.
-        from headrace.client.cluster_descriptor import CONNECTION_FILE
-
-        found = find_session(cluster_name, lambda text: click.echo(text, err=True))
-        settings[CONNECTION_FILE.key] = str(found.file)
+        found = find_session(
+            cluster_name or given_name or None, lambda text: click.echo(text, err=True)
+        )
+        settings |= {TARGET.key: SESSION, SESSION_NAME.key: found.connection.name}
     if is_detached and runs_elsewhere(Settings(settings)):
         settings[ATTACHED.key] = "false"
-    return settings
-
-
-def run_settings(
-    master: str | None,
-    parallelism: int | None,
-    definitions: dict[str, str],
-) -> dict[str, str]:
-    """Return the settings that the options stand for; an option wins over a `-D` of the same meaning."""
-    settings = dict(definitions)
-    if master is not None:
-        settings[MASTER.key] = master
-    if parallelism is not None:
-        settings[PARALLELISM.key] = str(parallelism)
     return settings
 
 

@@ -18,8 +18,8 @@ from headrace.checkpoint.retention.inspection import (
 )
 from headrace.checkpoint.storage.file_systems import absolute_uri, is_there
 from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.cli.general_options import json_option, print_json
 from headrace.cli.logs import EXIT_FAILED, print_error
-from headrace.cli.options import json_option, print_json
 from headrace.cli.snapshot_tables import (
     facts,
     fault_lines,
@@ -33,7 +33,9 @@ from headrace.core.config import Settings
 from headrace.state_processor.verification import Verification, places_of, unsound_files
 
 _LIST_HELP: Final = """\
-List the checkpoints and savepoints at PATH: a folder of snapshots, of a job, or of all jobs.
+List the checkpoints and savepoints at PATH, the newest last: a folder of snapshots, of a job, or of all jobs.
+
+Those whose time is not known, as they are not complete or cannot be read, come after all others.
 
 \b
 Try it:
@@ -78,7 +80,8 @@ _key_file = click.option(
 @json_option
 def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
     """List snapshots; the exit code is 1 where there is no such folder."""
-    snapshots = [_inspected(folder, key_file) for folder in find_snapshots(path)]
+    found = (_inspected(folder, key_file) for folder in find_snapshots(path))
+    snapshots = sorted(found, key=_time_of)
     if not snapshots and not is_there(absolute_uri(path)):
         raise CheckpointStorageError("look into", path, "there is no such folder", WHAT_TO_NAME)
     if is_json:
@@ -126,6 +129,11 @@ def verify(path: str, key_file: str | None, is_json: bool) -> int:
     else:
         print_error(fault_lines(snapshot, verification.damaged))
     return 0 if verification.is_sound else EXIT_FAILED
+
+
+def _time_of(snapshot: InspectedSnapshot) -> tuple[bool, int]:
+    metadata = snapshot.metadata
+    return metadata is None, 0 if metadata is None else metadata.timestamp_ms
 
 
 def _only_one(path: str, key_file: str | None) -> InspectedSnapshot:

@@ -15,8 +15,7 @@ import click
 import msgspec
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.client.program_end import forget_jobs, program_begins, without_job_text
-from headrace.api.executors import set_active_executor, set_default_settings
+from headrace.api.client.program_end import without_job_text
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_options import (
     MODULE_NAMES,
@@ -28,7 +27,7 @@ from headrace.cli.program_run import (
     OnPlanned,
     planned_by,
     provide_python_files,
-    run_as_main,
+    run_alone,
 )
 from headrace.client.program import Program
 from headrace.client.remote_executor import RemoteExecutor
@@ -136,20 +135,12 @@ def _run(
     on_planned: OnPlanned | None,
 ) -> None:
     provide_python_files(settings)
-    set_default_settings(settings)
     executor = _FirstJobExecutor(Settings(settings), job_id)
 
     def submitted(client: JobClient) -> None:
         outcomes.send(ProgramOutcome(job_id=client.get_job_id().hex()))
 
-    set_active_executor(executor, on_submitted=submitted, on_planned=on_planned)
-    program_begins()
-    forget_jobs()
-    try:
-        run_as_main(program)
-    finally:
-        set_active_executor(None)
-        executor.close()
+    run_alone(program, settings, executor, on_submitted=submitted, on_planned=on_planned)
 
 
 class _FirstJobExecutor(RemoteExecutor):

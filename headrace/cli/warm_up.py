@@ -6,7 +6,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from headrace.cli.options import json_option, print_json
+from headrace.cli.general_options import json_option, print_json
 from headrace.core.config import bytes_text
 
 _HELP: Final = """\

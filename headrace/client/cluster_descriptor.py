@@ -12,7 +12,7 @@ from headrace.api.executors import ENTRY_POINT_GROUP, REMOTE, SESSION, TARGET
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.program import Program
 from headrace.client.rest_cluster_client import RestClusterClient
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import Settings
 from headrace.core.entry_points import load_entry_point
 from headrace.core.errors import ConfigurationError
 from headrace.graph.job_graph import JobGraph
@@ -23,20 +23,8 @@ from headrace.rest.connections import (
     find_connection,
     find_session,
 )
+from headrace.rest.options import CONNECTION_FILE, SESSION_NAME
 
-CONNECTION_FILE: Final = ConfigOption(
-    "headrace.rest.connection-file",
-    str,
-    "",
-    "File with address, token and certificate of the cluster to which `execution.target: remote` submits. Unset: that "
-    "of `rest.address` and `rest.port` among this user's own, or the only one of this machine.",
-)
-SESSION_NAME: Final = ConfigOption(
-    "headrace.session.name",
-    str,
-    "",
-    "Name of the session of this machine to which `execution.target: session` submits. Unset: the only one.",
-)
 _STARTER: Final = "per-job"
 """Executor that starts clusters: its host also starts those that stay."""
 _LOG: Final = logging.getLogger(__name__)
@@ -93,10 +81,12 @@ class ClusterDescriptor:
     def find(self, cluster_id: str | None = None) -> FoundConnection:
         """Return the connection to the cluster; errors as of `retrieve`."""
         settings = self.settings
+        if cluster_id is None and settings.get_option(TARGET) == SESSION:
+            cluster_id = settings.get_option(SESSION_NAME) or None
         if cluster_id is None and settings.get_option(CONNECTION_FILE):
             return _connection_in(settings.get_option(CONNECTION_FILE))
         if cluster_id is not None or settings.get_option(TARGET) == SESSION:
-            return find_session(cluster_id or settings.get_option(SESSION_NAME) or None, _LOG.info)
+            return find_session(cluster_id, _LOG.info)
         return find_connection(address_of(settings), _LOG.info)
 
     def kill_cluster(self, cluster_id: str | None = None) -> None:

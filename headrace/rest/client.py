@@ -109,6 +109,11 @@ class RestClient:
             raise ConfigurationError(
                 "-m", address, "the token would travel in clear text over the network: use https://"
             )
+        if not all("!" <= letter <= "~" for letter in token):
+            # It would not fit into a header; the error must not show it.
+            raise ConfigurationError(
+                token_from or "token", "…", "a token is of ASCII letters, digits and signs alone"
+            )
         self.address = address.rstrip("/")
         self._host = host
         self._port = parts.port

@@ -12,13 +12,18 @@ RestError
 +- NoClusterError           no connection file leads to a cluster that lives
 +- NoSuchClusterError       none leads to a cluster of this name
 +- SeveralClustersError     several do, and none was named
++- ClusterRestartingError   its driver is gone, and is being started again
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.core.error_text import without_controls
 from headrace.core.errors import ErrorDomain, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.rest.supervisions import Supervision
 
 
 class RestError(HeadraceError):
@@ -71,16 +76,17 @@ class UnauthorizedError(RestRefusedError):
             if token_from
             else "no token was sent, and one is needed,"
         )
-        super().__init__(
-            method,
-            path,
-            status,
-            [
-                f"{sent} of the cluster at {address}: it is in the connection file that the cluster wrote on its own "
-                "machine, <home>/clusters/<port>.json with HEADRACE_HOME or ~/.headrace as home; copy that file to the "
-                "same folder here, or set HEADRACE_TOKEN, which counts before files"
-            ],
+        place = (
+            "it is in the connection file that the cluster wrote on its own machine, <home>/clusters/<port>.json with "
+            "HEADRACE_HOME or ~/.headrace as home"
         )
+        advice = (
+            "unset HEADRACE_TOKEN, which counts before files, where that file is in your own folder, or set it anew"
+            if token_from == "HEADRACE_TOKEN"
+            else "copy that file to the same folder here, or set HEADRACE_TOKEN, which counts before files"
+        )
+        text = f"{sent} of the cluster at {address}: {place}; {advice}"
+        super().__init__(method, path, status, [text])
         self.token_from = token_from
 
 
@@ -183,3 +189,18 @@ def cause_line(errors: Sequence[str]) -> str:
         line = rest
         name, colon, rest = line.partition(": ")
     return line
+
+
+class ClusterRestartingError(RestError):
+    """The cluster that is meant has no driver at the moment: its supervisor starts it again."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, supervision: "Supervision") -> None:
+        what = f"{supervision.kind} '{supervision.name}'"
+        super().__init__(
+            f"the driver of {what} is gone, and process {supervision.pid} starts it again: wait until 'headrace "
+            f"cluster list' shows its address, or end it with 'headrace cluster stop {supervision.name}'"
+            + (f"; why it ended is in {supervision.log_folder}" if supervision.log_folder else "")
+        )
+        self.supervision = supervision

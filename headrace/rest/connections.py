@@ -10,7 +10,7 @@ found.
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,22 +23,22 @@ from headrace.core.errors import DECODE_ERRORS, ConfigurationError
 from headrace.core.process.process_start import start_ticks
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client_errors import (
+    ClusterRestartingError,
     ConnectionFileError,
-    HomeFolderError,
     NoClusterError,
     NoSuchClusterError,
     SeveralClustersError,
 )
+from headrace.rest.home import headrace_home, read_private_file, write_private_file, writing_in_home
 from headrace.rest.options import REST_ADDRESS, REST_PORT
+from headrace.rest.supervisions import Supervision, restarting
 
-HOME_VARIABLE: Final = "HEADRACE_HOME"
 TOKEN_VARIABLE: Final = "HEADRACE_TOKEN"
 DASHBOARD_SUFFIX: Final = ".html"
 """Ending of the page beside a connection file with which a browser is signed in; it goes with the file."""
 CERTIFICATE_SUFFIX: Final = ".pem"
 """Ending of the certificate beside a connection file; it goes with the file, too."""
 _DEFAULT_PORT: Final = 8081
-_FILE_BYTES_MAX: Final = 1 << 16
 _FILES_MAX: Final = 1_000
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -88,24 +88,6 @@ class FoundConnection(msgspec.Struct, frozen=True):
     file: Path | None = None
 
 
-def headrace_home() -> Path:
-    """Return the folder in which a user's clusters and clients meet."""
-    given = os.environ.get(HOME_VARIABLE)
-    return Path(given).expanduser() if given else Path.home() / ".headrace"
-
-
-@contextlib.contextmanager
-def writing_in_home() -> Generator[None]:
-    """Raise HomeFolderError in place of an OSError: for whoever makes folders and files of the user's home here."""
-    try:
-        yield
-    except OSError as error:
-        is_given = bool(os.environ.get(HOME_VARIABLE))
-        raise HomeFolderError(
-            headrace_home(), HOME_VARIABLE, is_given=is_given, cause=error
-        ) from None
-
-
 def connections_folder() -> Path:
     """Return the folder of connection files."""
     return headrace_home() / "clusters"
@@ -123,20 +105,6 @@ def write_connection(connection: ClusterConnection) -> Path:
         _refuse_shared_folder(folder)
         write_private_file(file, msgspec.json.encode(connection))
     return file
-
-
-def write_private_file(file: Path, content: bytes) -> None:
-    """Put a file for its owner alone in place, whole or not at all; nobody's link is followed."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "wb") as out:
-            out.write(content)
-        temporary.replace(file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def remove_connection(file: Path) -> None:
@@ -182,7 +150,8 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
 
     Drivers of one cluster with high availability are one cluster, and the one that leads it is meant.
     Files of clusters whose process is gone are removed, with a word to `notify`. An address without a file is taken as
-    it is. HEADRACE_TOKEN, if it is set, is the token. NoClusterError; SeveralClustersError; ConnectionFileError.
+    it is. HEADRACE_TOKEN, if it is set, is the token. NoClusterError; SeveralClustersError; ConnectionFileError;
+    ClusterRestartingError.
     """
     found, refused = live_connections(notify)
     if address is not None:
@@ -191,6 +160,7 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
         if found:
             notify(str(error))
     if not found:
+        _refuse_restarting(restarting())
         raise refused[0] if refused else NoClusterError(connections_folder())
     found = _leaders([one for one in found if not one.connection.is_history] or found)
     if len(found) > 1:
@@ -206,7 +176,7 @@ def connection_in(file: Path) -> FoundConnection:
 def find_named(name: str, notify: Notify) -> FoundConnection:
     """Return the connection of the cluster of this machine that was started under `name`.
 
-    NoSuchClusterError; SeveralClustersError; ConnectionFileError.
+    NoSuchClusterError; SeveralClustersError; ConnectionFileError; ClusterRestartingError.
     """
     found, refused = live_connections(notify)
     return _only_one(found, refused, name, "cluster", notify)
@@ -215,7 +185,7 @@ def find_named(name: str, notify: Notify) -> FoundConnection:
 def find_session(name: str | None, notify: Notify) -> FoundConnection:
     """Return the connection of the session of this machine with this name, or of the only one.
 
-    NoSuchClusterError; SeveralClustersError; ConnectionFileError.
+    NoSuchClusterError; SeveralClustersError; ConnectionFileError; ClusterRestartingError.
     """
     found, refused = live_connections(notify)
     sessions = [one for one in found if one.connection.is_session]
@@ -233,10 +203,22 @@ def _only_one(
     for error in refused:
         notify(str(error))
     if not wanted:
+        away = [one for one in restarting() if name in (None, one.name)]
+        _refuse_restarting([one for one in away if one.is_session or kind != "session"])
         raise NoSuchClusterError(kind, name, [one.connection.name for one in found])
     if len(wanted) > 1:
         raise SeveralClustersError([_line_of(one) for one in wanted])
     return wanted[0]
+
+
+def _refuse_restarting(away: list[Supervision]) -> None:
+    """Raise ClusterRestartingError where the cluster that is meant comes back by itself, and SeveralClustersError."""
+    if len(away) > 1:
+        raise SeveralClustersError(
+            [f"process {one.pid} starts it again  {one.name}" for one in away]
+        )
+    if away:
+        raise ClusterRestartingError(away[0])
 
 
 def _leaders(found: list[FoundConnection]) -> list[FoundConnection]:
@@ -288,7 +270,7 @@ def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Connec
     found: list[FoundConnection] = []
     refused: list[ConnectionFileError] = []
     # What somebody said for this command counts before what lies about.
-    token = os.environ.get(TOKEN_VARIABLE, "")
+    token = _given_token()
     for file in sorted(folder.glob("*.json"))[:_FILES_MAX]:
         if file.name.startswith("."):
             continue
@@ -311,6 +293,11 @@ def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Connec
     return found, refused
 
 
+def _given_token() -> str:
+    # Blanks around it are of the file that it was read from.
+    return os.environ.get(TOKEN_VARIABLE, "").strip()
+
+
 def _connection_to(
     address: str, found: list[FoundConnection], refused: list[ConnectionFileError]
 ) -> FoundConnection:
@@ -322,7 +309,7 @@ def _connection_to(
         # A file that could be read by others is no reason to go on without a token.
         if error.file.stem == str(wanted[1]):
             raise error
-    token = os.environ.get(TOKEN_VARIABLE, "")
+    token = _given_token()
     if "://" not in address:
         # A token does not travel in clear text over a network.
         scheme = "https" if token and not is_loopback(wanted[0]) else "http"
@@ -342,28 +329,6 @@ def read_connection(file: Path) -> ClusterConnection:
     if connection.ca_file:
         return structs.replace(connection, ca_file=str(file.parent / connection.ca_file))
     return connection
-
-
-def read_private_file(file: Path, size_max_bytes: int = _FILE_BYTES_MAX) -> bytes:
-    """Return what is in a file that its owner alone could read and write. ConnectionFileError; FileNotFoundError."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ConnectionFileError(file, f"it cannot be read: {error.strerror}") from error
-    with open(descriptor, "rb") as opened:
-        # Of the file that is read, whatever has the name a moment later.
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ConnectionFileError(file, "it is not a regular file")
-        if status.st_uid != os.geteuid():
-            raise ConnectionFileError(file, f"another user ({status.st_uid}) owns it")
-        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ConnectionFileError(
-                file, "others than its owner may read it: chmod 600, and start the cluster anew"
-            )
-        return opened.read(size_max_bytes)
 
 
 def _refuse_shared_folder(folder: Path) -> None:

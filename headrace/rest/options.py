@@ -118,4 +118,17 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     WEB_SUBMIT_ENABLE,
     WEB_ACCESS_CONTROL_ALLOW_ORIGIN,
 )
-"""All of them, which are looked at before a cluster starts."""
+"""Those of a cluster, which are looked at before it starts."""
+CONNECTION_FILE: Final = ConfigOption(
+    "headrace.rest.connection-file",
+    str,
+    "",
+    "File with address, token and certificate of the cluster to which `execution.target: remote` submits. Unset: that "
+    "of `rest.address` and `rest.port` among this user's own, or the only one of this machine.",
+)
+SESSION_NAME: Final = ConfigOption(
+    "headrace.session.name",
+    str,
+    "",
+    "Name of the session of this machine to which `execution.target: session` submits. Unset: the only one.",
+)

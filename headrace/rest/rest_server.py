@@ -1,230 +1,39 @@
-"""RestServer: the REST endpoint of a cluster, an HttpServer with a thread of its own and a connection file.
+"""RestServer: the HttpServer of a cluster, with its dashboard, its programs and its operations."""
 
-It is bound before anything heavy is imported, so that the address is known at once; requests that come before the
-application is ready wait for it in the listening socket.
-"""
-
-import asyncio
 import contextlib
-import errno
 import logging
-import os
-import socket
-import ssl
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
-
-from msgspec import structs
+from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings, parse_ports
-from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.errors import ConfigurationError
 from headrace.core.process.process_profiler import PROFILING_OPTIONS
-from headrace.core.process.process_start import start_ticks
-from headrace.core.randomness import secret_token
-from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
-from headrace.core.threads import EventLoopThread
+from headrace.core.security.tls import TlsIdentity
 from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
 from headrace.rest.client_errors import ConnectionFileError, HomeFolderError
 from headrace.rest.cluster_view import ClusterView, ControlPlane
-from headrace.rest.connections import (
-    ClusterConnection,
-    connections_folder,
-    remove_connection,
-    write_connection,
-    write_private_file,
-    writing_in_home,
-)
 from headrace.rest.flame_graph_sampler import FLAME_GRAPH_OPTIONS
+from headrace.rest.http_server import HttpServer, ListeningPlace
 from headrace.rest.operations import Operations
 from headrace.rest.options import (
     ASYNC_STORE_DURATION,
     OPTIONS,
     REST_ADDRESS,
-    REST_AUTHENTICATION,
     REST_BIND_ADDRESS,
     REST_BIND_PORT,
     REST_ENABLED,
     REST_PORT,
     WEB_SUBMIT_ENABLE,
-    RestAuthentication,
 )
 from headrace.rest.programs.program_runs import ProgramService
 
 _LOG: Final = logging.getLogger(__name__)
-_REACHABLE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses that mean all of this machine's, and one of them at which its clients reach a server."""
-_BACKLOG: Final = 128
-_STOP_TIMEOUT_S: Final = 5.0
 _TELL_TIMEOUT_S: Final = 5.0
 """Time in which clients that wait for a savepoint ask again."""
 _WITHOUT_FILE: Final = (
     "clients learn the token from a file that the owner of the cluster alone may read; HEADRACE_HOME names another "
     "folder for it, and 'rest.enabled: false' does without"
 )
-
-
-@dataclass(frozen=True)
-class ListeningPlace:
-    """Address and ports at which a server listens, each with the option that says so.
-
-    `host` is the name under which clients reach it.
-    """
-
-    address: str
-    address_option: str
-    host: str
-    ports: str
-    port_option: str
-
-
-class HttpServer:
-    """A guarded application on a thread of its own.
-
-    The constructor binds, and writes the connection file; PortInUseError, ConfigurationError. `start` serves, `close`
-    ends it. `address` is where browsers and clients reach it. `create` makes the application, when serving begins.
-    """
-
-    def __init__(
-        self,
-        place: ListeningPlace,
-        create: Callable[[RestGuard], AsgiApplication],
-        settings: Settings,
-        clock: Clock,
-        *,
-        name: str,
-        identity: TlsIdentity | None = None,
-        is_history: bool = False,
-        is_session: bool = False,
-    ) -> None:
-        self._create: Final = create
-        self._context: Final = _tls_context(place, identity)
-        self._socket: Final = bind(place)
-        port: int = self._socket.getsockname()[1]
-        is_tls = self._context is not None
-        host = _REACHABLE.get(place.host, place.host)
-        shown = f"[{host}]" if ":" in host else host
-        self.address: Final = f"{'https' if is_tls else 'http'}://{shown}:{port}"
-        if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
-            _LOG.warning(
-                "%s is 'none': whoever can connect to %s from this host may see and steer everything",
-                REST_AUTHENTICATION.key,
-                self.address,
-            )
-        certificate = connections_folder() / f"{port}.pem" if is_tls else None
-        self._certificate: Final = certificate
-        try:
-            self._guard: Final[RestGuard] = guard_of(
-                settings,
-                secret_token().hex(),
-                place.address,
-                port,
-                names=(place.host,),
-                is_tls=is_tls,
-            )
-            if identity is not None and certificate is not None:
-                with writing_in_home():
-                    certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    write_private_file(certificate, identity.certificate)
-            self._connection = ClusterConnection(
-                self.address,
-                self._guard.token,
-                pid=os.getpid(),
-                name=name,
-                started=clock.now_ms(),
-                ca_file="" if certificate is None else certificate.name,
-                is_history=is_history,
-                is_session=is_session,
-                start_ticks=start_ticks(os.getpid()),
-            )
-            self.connection_file: Final = write_connection(self._connection)
-        except BaseException:
-            if certificate is not None:
-                with contextlib.suppress(OSError):
-                    certificate.unlink()
-            self._socket.close()
-            raise
-        self._thread: Final = EventLoopThread("headrace-rest")
-        self._server: Any = None
-        self._is_closing = False
-        # Guards the connection and its file: who leads is shown by several threads.
-        self._showing: Final = threading.Lock()
-        self._ended: Final = threading.Event()
-        self._ended.set()
-
-    def start(self) -> None:
-        """Begin to serve; returns at once."""
-        self._ended.clear()
-        future = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
-        future.add_done_callback(lambda _: self._ended.set())
-
-    def show_leadership(self, cluster_id: str, epoch_of: Callable[[], int]) -> None:
-        """Let clients that look for a cluster know in which epoch this driver leads it; 0: it stands by. Any thread."""
-        # The epoch is read under the lock: what is written last is what was read last.
-        with self._showing:
-            if self._is_closing:
-                return
-            self._connection = structs.replace(
-                self._connection, cluster_id=cluster_id, epoch=epoch_of()
-            )
-            try:
-                write_connection(self._connection)
-            except (HomeFolderError, ConnectionFileError) as error:
-                _LOG.warning("commands without -m do not see which driver leads: %s", error)
-
-    def close(self) -> None:
-        """End all connections and give the port back."""
-        # Read below before it serves: it may be importing still.
-        with self._showing:
-            self._is_closing = True
-            remove_connection(self.connection_file)
-        if self._certificate is not None:
-            self._certificate.unlink(missing_ok=True)
-        server = self._server
-        if server is not None:
-            server.should_exit = True
-        self._ended.wait(_STOP_TIMEOUT_S)
-        self._thread.stop()
-        with contextlib.suppress(OSError):
-            self._socket.close()
-
-    async def _serve(self) -> None:
-        try:
-            # Imported late: this takes half a second, in which the cluster starts.
-            import uvicorn
-
-            from headrace.rest.bounded_http_server import BoundedHttpProtocol, BoundedHttpServer
-
-            # Who sends nonsense must not write to the program's terminal.
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-            config = uvicorn.Config(
-                self._create(self._guard),  # pyright: ignore[reportArgumentType]
-                http=BoundedHttpProtocol,
-                ws="none",
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                date_header=True,
-                timeout_graceful_shutdown=1,
-            )
-            config.load()
-            config.ssl = self._context
-            self._server = BoundedHttpServer(config)
-            if not self._is_closing:
-                await self._server.serve(sockets=[self._socket])
-        except Exception as error:
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        """It serves nobody any more."""
-        _LOG.error(
-            "the REST endpoint at %s has failed; jobs go on without it",
-            self.address,
-            exc_info=error,
-        )
 
 
 class RestServer(HttpServer):
@@ -334,40 +143,3 @@ def place_of_cluster(settings: Settings) -> ListeningPlace:
         bind_ports or settings.get_option(REST_PORT),
         REST_PORT.key if bind_ports is None else REST_BIND_PORT.key,
     )
-
-
-def bind(place: ListeningPlace) -> socket.socket:
-    """Return a listening socket at the first free port; PortInUseError where none is."""
-    port = 0
-    family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
-    for port in parse_ports(place.port_option, place.ports):
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((place.address, port))
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            listener.close()
-            if error.errno == errno.EADDRINUSE:
-                continue
-            raise ConfigurationError(
-                place.address_option, place.address, f"nothing can listen there: {error.strerror}"
-            ) from error
-        return listener
-    raise PortInUseError(place.address, port, place.port_option, place.ports)
-
-
-def _tls_context(place: ListeningPlace, identity: TlsIdentity | None) -> ssl.SSLContext | None:
-    if is_loopback(place.address):
-        return None
-    if identity is None:
-        raise ConfigurationError(
-            place.address_option,
-            place.address,
-            "beyond this host REST speaks TLS, and this cluster has no certificate: bind to 127.0.0.1, or give one "
-            "with 'headrace.security.identity-file'",
-        )
-    context = server_context(identity)
-    # Browsers have no certificate of the cluster: the token says who they are.
-    context.verify_mode = ssl.CERT_NONE
-    return context

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.options import declare_all_options
+from headrace.cli.general_options import declare_all_options
 from headrace.core.config import declared_options
 from tests.architecture.floor_plan import PACKAGE, ROOT
 

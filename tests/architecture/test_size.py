@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (45, 5_050),
     "checkpoint": (23, 2_760),
-    "cli": (62, 5_680),
+    "cli": (64, 5_920),
     "client": (9, 720),
     "cluster": (166, 16_000),
     "common": (21, 150),
@@ -22,11 +22,11 @@ CEILINGS: Final = {
     "functions": (29, 3_040),
     "gateways": (14, 1_105),
     "graph": (11, 1_450),
-    "headrace": (3, 60),
+    "headrace": (3, 70),
     "metrics": (27, 2_225),
     "network": (87, 9_500),
     "operators": (51, 5_900),
-    "rest": (81, 7_700),
+    "rest": (81, 7_830),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (53, 6_430),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_500)
+WHEEL_CEILING: Final = (963, 95_820)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -276,6 +276,7 @@ def test_sigterm_hands_an_application_over_and_a_stop_of_its_cluster_ends_it(
     wait_until(lambda: bool(drivers.output()), 120, "output of the first driver")
     first.process.terminate()
     assert first.wait() == 128 + signal.SIGTERM, first.report()
+    assert "terminated: the jobs go on from their last checkpoints" in first.report()
     second.wait_for_line("main begins")
     third = drivers.commands.daemon("run", "-d", "--standby", *drivers.options, "two.py")
     assert any("standby 'two-standby' takes over when" in line for line in third.out)

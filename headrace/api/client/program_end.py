@@ -251,7 +251,10 @@ class Terminated(SystemExit):
         super().__init__(EXIT_TERMINATED)
 
 
-_OWN_JOBS_END: Final = "the jobs end, and their last checkpoints are kept"
+OWN_JOBS_END: Final = "the jobs end, and their last checkpoints are kept"
+"""Fate of jobs whose cluster ends with their program."""
+JOBS_GO_ON: Final = "the jobs go on from their last checkpoints as soon as another driver leads"
+"""Fate of the jobs of a cluster with high availability, whose driver ends."""
 
 
 def fate_of_jobs(jobs: "Sequence[JobClient]", *, is_elsewhere: bool) -> str:
@@ -270,7 +273,7 @@ def fate_of_jobs(jobs: "Sequence[JobClient]", *, is_elsewhere: bool) -> str:
             f"{_named(ending)} {are} cancelled, as execution.shutdown-on-attached-exit says"
         )
     elif ending:
-        parts.append(_OWN_JOBS_END)
+        parts.append(OWN_JOBS_END)
     if len(staying) == 1:
         parts.append(f"{_named(staying)} goes on: 'headrace cancel {staying[0]}' ends it")
     elif staying:
@@ -283,7 +286,7 @@ def _named(job_ids: list[str]) -> str:
 
 
 def end_in_order_when_terminated(
-    fate: Callable[[], str] = lambda: _OWN_JOBS_END,
+    fate: Callable[[], str] = lambda: OWN_JOBS_END,
 ) -> Callable[[], None]:
     """Raise Terminated at the first SIGTERM, unless the program handles it; return a function that undoes this.
 
@@ -312,7 +315,7 @@ def ignore_termination() -> Callable[[], None]:
 class _Ending:
     def __init__(self) -> None:
         self.reason = ""
-        self.fate: Callable[[], str] = lambda: _OWN_JOBS_END
+        self.fate: Callable[[], str] = lambda: OWN_JOBS_END
 
 
 _ending: Final = _Ending()

@@ -5,9 +5,16 @@ from typing import Any, Final
 import click
 
 from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
-from headrace.cli.cluster.list_clusters import cluster_facts, since, standby_facts
+from headrace.cli.cluster.list_clusters import (
+    cluster_facts,
+    local_time,
+    restarting_facts,
+    standby_facts,
+)
 from headrace.cli.cluster.standby import Standby, find_standby, live_standbys
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
+from headrace.rest.client_errors import ClusterRestartingError
+from headrace.rest.supervisions import Supervision, supervision_of
 from headrace.spark.options import MASTER
 
 _HELP: Final = """\
@@ -29,13 +36,17 @@ def cluster_info(session: ClusterSession, name: str | None) -> int:
     standby = None if name is None else find_standby(name)
     if standby is not None:
         return _tell_standby(session, standby)
-    choose_cluster(session, name)
+    try:
+        choose_cluster(session, name)
+        connection = session.found.connection
+    except ClusterRestartingError as error:
+        return _tell_restarting(session, error.supervision)
     overview = session.client.get_object("/overview")
     settings: list[dict[str, str]] = session.client.get("/jobmanager/config")
     master = next((one["value"] for one in settings if one["key"] == MASTER.key), "")
-    connection = session.found.connection
+    supervision = supervision_of(connection.pid)
     facts: dict[str, Any] = {
-        **cluster_facts(connection),
+        **cluster_facts(connection, supervision),
         "master": master,
         "version": overview.get("flink-version", ""),
         "taskmanagers": overview["taskmanagers"],
@@ -57,16 +68,31 @@ def cluster_info(session: ClusterSession, name: str | None) -> int:
         "kind": facts["kind"],
         "address": connection.address,
         "process": str(connection.pid or "-"),
-        "since": since(connection),
+        "since": local_time(connection.started),
         "spark master": master or "-",
         "taskmanagers": str(facts["taskmanagers"]),
         "slots": f"{facts['slots-total']}, {used} of them in use",
         "jobs": f"{facts['jobs-running']} running, {facts['jobs-finished']} finished, "
         f"{facts['jobs-cancelled']} cancelled, {facts['jobs-failed']} failed",
     }
+    if supervision is not None:
+        lines["supervisor"] = f"process {supervision.pid}"
     if standbys:
         lines["standbys"] = ", ".join(f"{one.name} (process {one.pid})" for one in standbys)
     return _say_lines(session, lines)
+
+
+def _tell_restarting(session: ClusterSession, supervision: Supervision) -> int:
+    session.answer(restarting_facts(supervision))
+    lines = {
+        "name": supervision.name,
+        "kind": supervision.kind,
+        "address": "none: its driver starts again",
+        "since": local_time(supervision.ended),
+        "supervisor": f"process {supervision.pid}",
+        "its log": supervision.log_folder,
+    }
+    return 0 if session.is_json else _say_lines(session, lines)
 
 
 def _tell_standby(session: ClusterSession, standby: Standby) -> int:
@@ -77,7 +103,7 @@ def _tell_standby(session: ClusterSession, standby: Standby) -> int:
         "leader": standby.leader,
         "leads at": standby.leader_address or "-",
         "process": str(standby.pid),
-        "since": since(standby),
+        "since": local_time(standby.started),
     }
     return 0 if session.is_json else _say_lines(session, lines)
 

@@ -7,12 +7,14 @@ import click
 
 from headrace.cli.cluster.standby import Standby, live_standbys
 from headrace.cli.figures import table_lines
-from headrace.cli.options import json_option, print_json
+from headrace.cli.general_options import json_option, print_json
 from headrace.rest.connections import ClusterConnection, live_connections
+from headrace.rest.supervisions import Supervision, live_supervisions, restarting
 
 _HELP: Final = """\
 List your clusters of this machine: sessions and their standbys, programs that run, and history servers.
 
+A cluster whose supervisor starts its driver again has no address until it has started; its process is the supervisor.
 Files of clusters that have ended are removed.
 
 \b
@@ -37,14 +39,24 @@ def list_clusters(is_json: bool) -> int:
         (one.connection for one in found if one.connection.pid not in standing_by),
         key=lambda one: one.started,
     )
+    away = restarting({*standing_by, *(one.pid for one in connections)})
     if is_json:
-        facts = [cluster_facts(one) for one in connections]
-        print_json({"clusters": [*facts, *(standby_facts(one) for one in standbys)]})
+        supervised = {one.driver_pid: one for one in live_supervisions()}
+        facts = [
+            *(cluster_facts(one, supervised.get(one.pid)) for one in connections),
+            *(restarting_facts(one) for one in away),
+            *(standby_facts(one) for one in standbys),
+        ]
+        print_json({"clusters": facts})
         return 0
-    if not connections and not standbys:
+    rows = [
+        *map(_row_of, connections),
+        *map(_restarting_row, away),
+        *map(_standby_row, standbys),
+    ]
+    if not rows:
         click.echo("No cluster runs: 'headrace cluster start' starts one.")
         return 0
-    rows = [*map(_row_of, connections), *map(_standby_row, standbys)]
     click.echo("\n".join(table_lines(_TITLES, rows, cut=False)))
     return 0
 
@@ -56,11 +68,11 @@ def cluster_kind(connection: ClusterConnection) -> str:
     return "session" if connection.is_session else "application"
 
 
-def since(cluster: ClusterConnection | Standby) -> str:
-    """Return the local time at which it began, or a dash."""
-    if not cluster.started:
+def local_time(epoch_ms: int) -> str:
+    """Return the local time of a moment, or a dash where it is not known."""
+    if not epoch_ms:
         return "-"
-    return datetime.fromtimestamp(cluster.started / 1000).astimezone().strftime("%F %T")
+    return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%F %T")
 
 
 def standby_facts(standby: Standby) -> dict[str, Any]:
@@ -78,18 +90,43 @@ def standby_facts(standby: Standby) -> dict[str, Any]:
 
 def _standby_row(standby: Standby) -> tuple[str, ...]:
     leader = standby.leader_address or standby.leader
-    return standby.name, "standby", f"behind {leader}", str(standby.pid), since(standby)
+    return (
+        standby.name,
+        "standby",
+        f"behind {leader}",
+        str(standby.pid),
+        local_time(standby.started),
+    )
 
 
-def cluster_facts(connection: ClusterConnection) -> dict[str, Any]:
-    """Return what is told of a cluster to programs."""
-    return {
+def cluster_facts(connection: ClusterConnection, supervision: Supervision | None) -> dict[str, Any]:
+    """Return what is told of a cluster, and of the supervisor of its driver, to programs."""
+    facts = {
         "name": connection.name,
         "kind": cluster_kind(connection),
         "address": connection.address,
         "pid": connection.pid,
         "started": connection.started,
     }
+    return facts if supervision is None else {**facts, "supervisor-pid": supervision.pid}
+
+
+def restarting_facts(supervision: Supervision) -> dict[str, Any]:
+    """Return what is told to programs of a cluster whose driver starts again."""
+    return {
+        "name": supervision.name,
+        "kind": supervision.kind,
+        "address": "",
+        "pid": supervision.driver_pid,
+        "started": supervision.started,
+        "supervisor-pid": supervision.pid,
+        "restarting-since": supervision.ended,
+    }
+
+
+def _restarting_row(supervision: Supervision) -> tuple[str, ...]:
+    since = local_time(supervision.ended)
+    return supervision.name, supervision.kind, "starts again", str(supervision.pid), since
 
 
 def _row_of(connection: ClusterConnection) -> tuple[str, ...]:
@@ -98,5 +135,5 @@ def _row_of(connection: ClusterConnection) -> tuple[str, ...]:
         cluster_kind(connection),
         connection.address,
         str(connection.pid or "-"),
-        since(connection),
+        local_time(connection.started),
     )

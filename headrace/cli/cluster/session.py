@@ -9,19 +9,28 @@ from pathlib import Path
 from typing import Final
 
 from headrace.api.client.program_end import (
+    JOBS_GO_ON,
+    OWN_JOBS_END,
     Terminated,
     end_in_order_when_terminated,
     ignore_termination,
 )
 from headrace.cli.cluster.standby import StandbyFile
+from headrace.cli.daemon.local_process import comes
 from headrace.cli.termination import to_its_end
 from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
-from headrace.rest.connections import headrace_home, writing_in_home
+from headrace.rest.home import (
+    headrace_home,
+    writing_in_home,
+)
 from headrace.spark.session_cluster import SessionCluster
 
 _LOG: Final = logging.getLogger(__name__)
+_LOOK_S: Final = 0.3
+_NAMES_MAX: Final = 1_000
 
 
 class NameTakenError(HeadraceError):
@@ -47,6 +56,7 @@ def taken_name(name: str) -> Generator[None]:
     file = None
     while file is None:
         file = _locked(folder, name)
+    _forget_ended(folder, but=name)
     try:
         yield
     finally:
@@ -61,10 +71,10 @@ def _locked(folder: Path, name: str) -> int | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        raise NameTakenError(name, "on this machine, or is being started") from None
+        # Whoever looks for names of ended sessions holds one for a moment.
+        if not comes(lambda: _is_locked(file), _LOOK_S):
+            os.close(file)
+            raise NameTakenError(name, "on this machine, or is being started")
     except OSError as error:
         # A file system without locks: that nobody had the name a moment ago must do.
         _LOG.info("the name '%s' is not locked: %s", name, error)
@@ -74,6 +84,29 @@ def _locked(folder: Path, name: str) -> int | None:
     # Who had the name before has deleted its file after this process had opened it.
     os.close(file)
     return None
+
+
+def _is_locked(file: int) -> bool:
+    """Return whether this process has the lock now. OSError where there are none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _forget_ended(folder: Path, *, but: str) -> None:
+    """Delete the files of other names whose sessions were killed: nobody holds their locks."""
+    for path in sorted(folder.iterdir())[:_NAMES_MAX]:
+        if path.name == but:
+            continue
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                if _is_locked(file) and os.fstat(file).st_nlink:
+                    path.unlink()
+            finally:
+                os.close(file)
 
 
 def serve_session(
@@ -89,7 +122,14 @@ def serve_session(
     `create` makes another kind of cluster, which may end by itself. `on_standby` hears of the leader while this process
     waits to lead. Whatever else ends it is raised. In the main thread.
     """
-    take_back = end_in_order_when_terminated()
+    leads = False
+
+    def fate() -> str:
+        if not is_highly_available(settings):
+            return OWN_JOBS_END
+        return JOBS_GO_ON if leads else ""
+
+    take_back = end_in_order_when_terminated(fate)
     cluster = create(settings, name, log_folder)
     file = StandbyFile(name)
 
@@ -100,6 +140,7 @@ def serve_session(
 
     try:
         cluster.start(stands_by)
+        leads = True
         on_ready(cluster)
         cluster.wait()
         return 0

@@ -1,7 +1,8 @@
 """`headrace cluster start`: starts a session, as a daemon or in the foreground."""
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import click
@@ -10,8 +11,9 @@ from headrace.cli.cluster.session import NameTakenError, serve_session, taken_na
 from headrace.cli.cluster.standby import live_standbys
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.cli.daemon.daemon_process import DaemonFailedError
+from headrace.cli.general_options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cli.logs import configure_logs, print_error
-from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.cluster.high_availability.lease import leader_at
 from headrace.cluster.high_availability.options import (
     HIGH_AVAILABILITY_TYPE,
@@ -19,6 +21,7 @@ from headrace.cluster.high_availability.options import (
 )
 from headrace.core.config import Settings
 from headrace.rest.connections import live_connections, read_connection
+from headrace.rest.supervisions import live_supervisions
 from headrace.spark.options import MASTER
 from headrace.spark.session_cluster import SessionCluster
 
@@ -113,9 +116,10 @@ def start_cluster(
         raise click.UsageError(
             "--supervise is for daemons: what starts a session in the foreground sees how it ends, and starts it again"
         )
-    name = _name_of(wanted_name)
+    names = _names_for(wanted_name)
     if foreground:
-        with taken_name(name):
+        with contextlib.ExitStack() as stack:
+            name = _take_first(names, stack)
             return serve_session(
                 Settings(settings),
                 name,
@@ -127,8 +131,11 @@ def start_cluster(
             )
     descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=verbose)
     try:
-        found = descriptor.deploy_session_cluster(
-            name, is_standby=is_standby, is_supervised=is_supervised
+        name, found = _deploy_first(
+            names,
+            lambda name: descriptor.deploy_session_cluster(
+                name, is_standby=is_standby, is_supervised=is_supervised
+            ),
         )
     except DaemonFailedError as error:
         return print_error(error.lines)
@@ -193,14 +200,46 @@ def _say_running(facts: Mapping[str, Any]) -> None:
     )
 
 
-def _name_of(wanted: str | None) -> str:
-    """Return the wanted name, or the first that is free. UsageError where a live cluster has the wanted one."""
+def _names_for(wanted: str | None) -> Iterator[str]:
+    """Return the wanted name, or all that are free, in order. UsageError where a live cluster has the wanted one."""
     found, _ = live_connections(lambda text: click.echo(text, err=True))
-    taken = {one.connection.name: one.connection.address for one in found}
-    taken |= {one.name: f"process {one.pid}, as a standby" for one in live_standbys()}
+    taken = {
+        one.name: f"under process {one.pid}, its supervisor, which starts it again"
+        for one in live_supervisions()
+    }
+    taken |= {one.connection.name: f"at {one.connection.address}" for one in found}
+    taken |= {one.name: f"at process {one.pid}, as a standby" for one in live_standbys()}
     if wanted is None:
         names = (_FIRST_NAME, *(f"{_FIRST_NAME}-{number}" for number in range(2, _NAMES_MAX)))
-        return next(name for name in names if name not in taken)
+        return (name for name in names if name not in taken)
     if wanted in taken:
-        raise click.UsageError(str(NameTakenError(wanted, f"at {taken[wanted]}")))
-    return wanted
+        raise click.UsageError(str(NameTakenError(wanted, taken[wanted])))
+    return iter((wanted,))
+
+
+def _take_first(names: Iterable[str], stack: contextlib.ExitStack) -> str:
+    """Have the first name that nobody takes at the same time, for as long as the stack is open. NameTakenError."""
+    failure: NameTakenError | None = None
+    for name in names:
+        try:
+            stack.enter_context(taken_name(name))
+        except NameTakenError as error:
+            failure = error
+        else:
+            return name
+    raise failure or AssertionError("no name is free")
+
+
+def _deploy_first(
+    names: Iterable[str], deploy: Callable[[str], DeployedCluster]
+) -> tuple[str, DeployedCluster]:
+    """Deploy it under the first name that nobody takes at the same time. DaemonFailedError."""
+    failure: DaemonFailedError | None = None
+    for name in names:
+        try:
+            return name, deploy(name)
+        except DaemonFailedError as error:
+            if not error.is_name_taken:
+                raise
+            failure = error
+    raise failure or AssertionError("no name is free")

@@ -11,10 +11,18 @@ from headrace.cli.daemon.local_process import IMPATIENT, LocalProcess, StillRunn
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 from headrace.core.config import Settings
 from headrace.rest.client import RestClient
-from headrace.rest.client_errors import ClusterEndedError, RestError, RestUnreachableError
+from headrace.rest.client_errors import (
+    ClusterEndedError,
+    ClusterRestartingError,
+    RestError,
+    RestUnreachableError,
+)
 from headrace.rest.connections import ClusterConnection, has_ended
+from headrace.rest.supervisions import Supervision, supervision_of
 
 _TIMEOUT_S: Final = 60.0
+_LEAVE_S: Final = 5.0
+"""Time in which a supervisor ends by itself, once its driver has ended in order."""
 _HELP: Final = """\
 Stop a cluster: its jobs are cancelled, and their checkpoints and savepoints stay.
 
@@ -46,17 +54,59 @@ def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: s
     standby = None if name is None else find_standby(name)
     if standby is not None:
         return _stop_standby(session, standby, timeout_s, is_forced=force)
-    choose_cluster(session, name)
-    connection = session.found.connection
+    try:
+        choose_cluster(session, name)
+        connection = session.found.connection
+    except ClusterRestartingError as error:
+        return _stop_restarting(session, error.supervision, timeout_s, is_forced=force)
     process = LocalProcess.of(connection)
+    supervision = supervision_of(connection.pid)
     _ask(session, is_forced=force and process is not None)
     if process is not None:
         process.await_end(connection, timeout_s, is_forced=force, note=session.note)
     elif not comes(lambda: _is_unreachable(session), timeout_s):
         raise StillRunningError(connection, timeout_s, "look at it on its own machine")
-    session.answer({"name": connection.name, "address": connection.address})
-    session.say(f"Cluster {connection.name or connection.address} has ended.")
+    if supervision is not None and not comes(_process_of(supervision).is_gone, _LEAVE_S):
+        # The driver has died meanwhile, and not heard that it was to end in order.
+        _end_supervisor(session, supervision, timeout_s, is_forced=force)
+    return _has_ended(session, connection.name, connection.address)
+
+
+def _has_ended(session: ClusterSession, name: str, address: str) -> int:
+    session.answer({"name": name, "address": address})
+    session.say(f"Cluster {name or address} has ended.")
     return 0
+
+
+def _stop_restarting(
+    session: ClusterSession, supervision: Supervision, timeout_s: float, *, is_forced: bool
+) -> int:
+    """End a cluster that has no driver to cancel its jobs."""
+    _end_supervisor(session, supervision, timeout_s, is_forced=is_forced)
+    if supervision.keeps_jobs:
+        session.note(
+            "nobody was there to cancel its jobs: they go on from their last checkpoints when a driver with the same "
+            "high-availability settings starts"
+        )
+    return _has_ended(session, supervision.name, "")
+
+
+def _end_supervisor(
+    session: ClusterSession, supervision: Supervision, timeout_s: float, *, is_forced: bool
+) -> None:
+    """End a supervisor, which ends the driver that it starts, in order or by force. StillRunningError."""
+    process = _process_of(supervision)
+    place = ClusterConnection("", pid=supervision.pid, name=supervision.name)
+    process.send(signal.SIGTERM)
+    process.await_end(place, timeout_s, is_forced=is_forced, note=session.note)
+    if is_forced and supervision.driver_pid:
+        # Where it was ended by force, it has left the driver that it was starting.
+        driver = LocalProcess(supervision.driver_pid, supervision.driver_start_ticks)
+        driver.send(signal.SIGKILL)
+
+
+def _process_of(supervision: Supervision) -> LocalProcess:
+    return LocalProcess(supervision.pid, supervision.start_ticks)
 
 
 def _stop_standby(

@@ -11,7 +11,7 @@ import msgspec
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import PipelineExecutor, set_default_settings
 from headrace.cli.application_run import run_application
-from headrace.cli.cluster.session import serve_session, taken_name
+from headrace.cli.cluster.session import NameTakenError, serve_session, taken_name
 from headrace.cli.daemon.console_file import ConsoleFile
 from headrace.cli.daemon.messages import (
     Instructions,
@@ -50,7 +50,12 @@ def main() -> int:
     try:
         match instructions.duty:
             case RunSession(is_supervised=True) | RunProgram(is_supervised=True) as duty:
-                supervisor = Supervisor(duty, instructions.settings, instructions.is_verbose)
+                supervisor = Supervisor(
+                    duty,
+                    instructions.settings,
+                    instructions.is_verbose,
+                    log_folder=instructions.log_folder,
+                )
                 return supervisor.run(reporter)
             case RunSession(name, is_standby):
                 with taken_name(name):
@@ -74,7 +79,7 @@ def main() -> int:
             case RunProgram() as duty:
                 return _run_program(duty, settings, place, reporter)
     except Exception as error:
-        reporter.tell_failure(error)
+        reporter.tell_failure(error, is_name_taken=isinstance(error, NameTakenError))
         return report_failure(error)
     finally:
         console.close()

@@ -30,7 +30,13 @@ from headrace.core.config import Settings
 from headrace.core.errors import DECODE_ERRORS, ErrorDomain, HeadraceError
 from headrace.core.process.log_files import named_log_folder, private_folder
 from headrace.core.process.log_options import LOG_DIR
-from headrace.rest.connections import TOKEN_VARIABLE, headrace_home, writing_in_home
+from headrace.rest.connections import (
+    TOKEN_VARIABLE,
+)
+from headrace.rest.home import (
+    headrace_home,
+    writing_in_home,
+)
 
 START_TIMEOUT_S: Final = 600.0
 """Longest time for which a command waits for a daemon; the parts of a start have shorter bounds of their own."""
@@ -44,14 +50,21 @@ _MODULE: Final = "headrace.cli.daemon"
 class DaemonFailedError(HeadraceError):
     """A daemon has ended, or was ended, before it did what it was started for. `lines` are what it said of that.
 
-    `exit_code` is that of one which has ended by itself without a report, else None.
+    `exit_code` is that of one which has ended by itself without a report, else None. `is_name_taken`: it would have
+    started under another name.
     """
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
-    def __init__(self, lines: tuple[str, ...], exit_code: int | None = None) -> None:
+    def __init__(
+        self,
+        lines: tuple[str, ...],
+        exit_code: int | None = None,
+        *,
+        is_name_taken: bool = False,
+    ) -> None:
         super().__init__("\n".join(lines))
-        self.lines, self.exit_code = lines, exit_code
+        self.lines, self.exit_code, self.is_name_taken = lines, exit_code, is_name_taken
 
 
 class DaemonProcess:
@@ -95,7 +108,7 @@ class DaemonProcess:
             raise
         if found.failure:
             self.end()
-            raise DaemonFailedError(found.failure)
+            raise DaemonFailedError(found.failure, is_name_taken=found.is_name_taken)
         return found
 
     def leave(self) -> None:

@@ -9,8 +9,8 @@ from headrace.cli.daemon.daemon_cluster_descriptor import (
     EndedWithoutJobError,
 )
 from headrace.cli.daemon.daemon_process import DaemonFailedError
+from headrace.cli.general_options import print_json
 from headrace.cli.logs import print_error
-from headrace.cli.options import print_json
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.program import Program
 from headrace.cluster.high_availability.lease import leader_at

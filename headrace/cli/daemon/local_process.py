@@ -30,9 +30,8 @@ class StillRunningError(RestError):
 
     def __init__(self, connection: ClusterConnection, waited_s: float, hint: str) -> None:
         process = f" (process {connection.pid})" if connection.pid else ""
-        super().__init__(
-            f"the cluster at {connection.address}{process} still runs after {waited_s:g} s: {hint}"
-        )
+        place = f"at {connection.address}" if connection.address else f"'{connection.name}'"
+        super().__init__(f"the cluster {place}{process} still runs after {waited_s:g} s: {hint}")
         self.connection = connection
 
 

@@ -73,6 +73,8 @@ class Report(msgspec.Struct, frozen=True):
 
     cluster: DeployedCluster = DeployedCluster()
     failure: tuple[str, ...] = ()
+    is_name_taken: bool = False
+    """Whether it has failed because another cluster took the name meanwhile."""
     exit_code: int | None = None
     """Exit code of a program that has ended already."""
 
@@ -111,6 +113,7 @@ class Reporter:
         except BrokenPipeError as error:
             raise StarterGoneError from error
 
-    def tell_failure(self, error: BaseException) -> None:
+    def tell_failure(self, error: BaseException, *, is_name_taken: bool = False) -> None:
         """Tell that the start has failed with this error, unless something was told before. StarterGoneError."""
-        self.tell(Report(failure=tuple(describe(error, wants_details=wants_details()))))
+        failure = tuple(describe(error, wants_details=wants_details()))
+        self.tell(Report(failure=failure, is_name_taken=is_name_taken))

@@ -22,6 +22,7 @@ from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSessio
 from headrace.cli.logs import EXIT_FAILED
 from headrace.cluster.high_availability.lease import leader_at
 from headrace.core.clock import Clock, SystemClock
+from headrace.rest.supervisions import SupervisionFile
 from headrace.spark.application import EXIT_LEFT
 
 _LOG: Final = logging.getLogger(__name__)
@@ -55,12 +56,15 @@ class Supervisor:
         settings: Mapping[str, str],
         is_verbose: bool,
         *,
+        log_folder: str = "",
         pauses: RestartPauses | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """`log_folder`: where this process says why it starts the driver again."""
         self._duty: Final = msgspec.structs.replace(duty, is_supervised=False)
-        kind = "session" if isinstance(duty, RunSession) else "application"
-        self._what: Final = f"{kind} '{duty.name}'"
+        is_session = isinstance(duty, RunSession)
+        self._what: Final = f"{'session' if is_session else 'application'} '{duty.name}'"
+        self._file: Final = SupervisionFile(duty.name, is_session=is_session, log_folder=log_folder)
         self._settings: Final = settings
         self._is_verbose: Final = is_verbose
         self._pauses: Final = pauses or RestartPauses()
@@ -72,7 +76,7 @@ class Supervisor:
 
         A first start that fails is told, and not repeated. SIGTERM ends it in order.
         """
-        take_back = end_in_order_when_terminated()
+        take_back = end_in_order_when_terminated(lambda: "the driver ends, too")
         try:
             return self._supervise(reporter)
         except (Terminated, KeyboardInterrupt):
@@ -81,6 +85,7 @@ class Supervisor:
             ignore_termination()
             if self._daemon is not None:
                 self._daemon.terminate()
+            self._file.remove()
             take_back()
 
     def _supervise(self, reporter: Reporter) -> int:
@@ -95,7 +100,7 @@ class Supervisor:
             except DaemonFailedError as error:
                 reason = f"did not start: {error}"
                 if reporter.is_open and not self._died(error):
-                    reporter.tell(Report(failure=error.lines))
+                    reporter.tell(Report(failure=error.lines, is_name_taken=error.is_name_taken))
                     return EXIT_FAILED
             else:
                 if not self._goes_on(code):
@@ -110,6 +115,7 @@ class Supervisor:
                 if reporter.is_open:
                     reporter.tell(Report(failure=(f"{self._what} {reason}",)))
                 return EXIT_FAILED
+            self._file.driver_ended()
             _LOG.warning("%s %s; it is started again in %g s", self._what, reason, pause_s)
             threading.Event().wait(pause_s)
 
@@ -129,12 +135,14 @@ class Supervisor:
         """Let it live once, and return the exit code; minus the number of a signal. DaemonFailedError."""
         daemon = DaemonProcess(duty, self._settings, is_verbose=self._is_verbose)
         self._daemon = daemon
+        self._file.driver_starts(daemon.pid)
         try:
             report = daemon.report()
         except DaemonFailedError:
             self._daemon = None
             raise
         reporter.tell(report)
+        self._file.driver_runs()
         found = report.cluster
         what = f"runs at {found.address}"
         if found.leader:

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 import click
 from click.shell_completion import CompletionItem
 
-from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.options import (
+from headrace.cli.general_options import (
     KeyValue,
     json_option,
     namespace_option,
@@ -22,6 +21,7 @@ from headrace.cli.options import (
     print_json,
     refuse_unusable,
 )
+from headrace.cli.logs import configure_logs, report_failure
 from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings, check_values, unknown_settings
 from headrace.core.error_text import describe, on_one_line, without_controls

@@ -10,9 +10,9 @@ from typing import Any, Final
 import click
 
 from headrace.cli.figures import size_or_dash
+from headrace.cli.general_options import print_json
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 from headrace.cli.jobs.log_follower import LogFollower
-from headrace.cli.options import print_json
 from headrace.rest.client import RestClient, Wait, path_of
 from headrace.rest.client_errors import ClusterEndedError, RestError, RestRefusedError
 

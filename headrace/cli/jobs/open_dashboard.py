@@ -18,6 +18,8 @@ from headrace.rest.connections import (
     FoundConnection,
     connections_folder,
     port_of,
+)
+from headrace.rest.home import (
     write_private_file,
     writing_in_home,
 )

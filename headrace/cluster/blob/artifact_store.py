@@ -4,7 +4,7 @@
     held ──the last process lets go, or dies, and another one looks──► absent
 
 An entry has a folder and a lock file; the kernel's locks (`flock`) say who makes it and who uses it, so that the end of
-a process needs no tidying up. Names are digests of the content.
+a process needs no tidying up. Names are digests of the content. The folder of all goes with the last entry.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from headrace.core.clock import Clock
 from headrace.gateways.errors import BlobStorageError
 
 _LOCK_SUFFIX: Final = ".lock"
+_MAKING: Final = ".making-"
 _PAUSE_S: Final = 0.05
 _WAIT_S: Final = 900.0
 """Longest wait for an entry that another process makes: longer than making one may take."""
@@ -44,7 +45,8 @@ class ArtifactLease:
         """Have `fill` make the entry in an empty folder, and put it in place; others may use it from now on."""
         descriptor = self._descriptor
         assert descriptor is not None, "the lease has been given up"
-        scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=self.folder.parent))
+        prefix = f"{_MAKING}{self.folder.name}-"
+        scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=self.folder.parent))
         try:
             fill(scratch)
             scratch.rename(self.folder)
@@ -85,7 +87,8 @@ class ArtifactStore:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         deadline_ms = self._clock.monotonic_ms() + _WAIT_S * 1000
         while self._clock.monotonic_ms() < deadline_ms:
-            self._make_root()
+            if not self._has_root():
+                continue
             try:
                 descriptor = os.open(lock_file, flags, 0o600)
             except FileNotFoundError:
@@ -108,21 +111,27 @@ class ArtifactStore:
                     descriptor = os.open(lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                     folder = lock_file.with_name(lock_file.name.removesuffix(_LOCK_SUFFIX))
                     _delete_unused(folder, lock_file, descriptor)
+            self._root.rmdir()
 
-    def _make_root(self) -> None:
+    def _has_root(self) -> bool:
+        """Make the root, and return whether it is still there. BlobStorageError."""
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = self._root.lstat()
         except OSError as error:
             raise BlobStorageError(
                 f"{self._root} cannot be made: {error.strerror}; name another place with 'blob.storage.directory'"
             ) from error
+        try:
+            found = self._root.lstat()
+        except FileNotFoundError:
+            return False
         is_private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
         if not is_private or found.st_uid != os.getuid():
             raise BlobStorageError(
                 f"{self._root} is not a folder of this user's alone: remove it, or name another place with "
                 "'blob.storage.directory'"
             )
+        return True
 
 
 def _locked(descriptor: int, mode: int) -> bool:
@@ -144,6 +153,9 @@ def _is_file(descriptor: int, file: Path) -> bool:
 def _delete_unused(folder: Path, lock_file: Path, descriptor: int) -> None:
     try:
         if _locked(descriptor, fcntl.LOCK_EX) and _is_file(descriptor, lock_file):
+            for scratch in folder.parent.glob(f"{_MAKING}{folder.name}-*"):
+                # Of a process that was killed while it made the entry.
+                shutil.rmtree(scratch, ignore_errors=True)
             shutil.rmtree(folder, ignore_errors=True)
             lock_file.unlink(missing_ok=True)
             with contextlib.suppress(OSError):

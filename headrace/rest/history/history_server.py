@@ -12,7 +12,6 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import start_thread
 from headrace.rest.authentication import AsgiApplication, RestGuard
-from headrace.rest.connections import headrace_home
 from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
 from headrace.rest.history.history_app import History, create_history_app
 from headrace.rest.history.options import (
@@ -27,7 +26,10 @@ from headrace.rest.history.options import (
     HISTORY_WORK_DIRECTORY,
 )
 from headrace.rest.history.overview_cache import OverviewCache
-from headrace.rest.rest_server import HttpServer, ListeningPlace
+from headrace.rest.home import (
+    headrace_home,
+)
+from headrace.rest.http_server import HttpServer, ListeningPlace
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 5.0

@@ -14,7 +14,10 @@ import msgspec
 
 from headrace.core.errors import DECODE_ERRORS
 from headrace.rest.client_errors import ConnectionFileError
-from headrace.rest.connections import read_private_file, write_private_file
+from headrace.rest.home import (
+    read_private_file,
+    write_private_file,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 _VERSION: Final = 1

@@ -14,8 +14,9 @@ from headrace.api import executors
 from headrace.api.client.program_end import JobLeftBehindError
 from headrace.cli.logs import describe
 from headrace.cli.main import COMMANDS, cli, main
+from headrace.cli.program_options import PYTHON_OPTIONS
 from headrace.cli.run import run
-from headrace.cli.run_settings import run_settings
+from headrace.cli.run_settings import program_settings
 from headrace.core.errors import UserCodeError
 from headrace.core.lifecycle import JobStatus
 
@@ -88,8 +89,14 @@ def program(directory: Path, text: str) -> str:
 
 
 def test_options_become_settings_and_win_over_definitions() -> None:
-    settings = run_settings(
-        "local[3]", 4, {"parallelism.default": "1", "spark.executor.memory": "2g"}
+    settings = program_settings(
+        [("parallelism.default", "1"), ("spark.executor.memory", "2g")],
+        master="local[3]",
+        parallelism=4,
+        target=None,
+        address=None,
+        namespace=None,
+        of_python={each.parameter: None for each in PYTHON_OPTIONS},
     )
     assert settings == {
         "headrace.spark.master": "local[3]",

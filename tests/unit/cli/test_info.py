@@ -70,6 +70,9 @@ def test_it_takes_flink_s_options_of_python(
     words = ["--input", "a.csv", "-p", "7", "--json"]
     named = shell("info", "--json", "-d", "-sae", "-py", str(program), *words)
     assert (named.err, json.loads(named.out)) == (f"said by the program {words}\n", plan)
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.zip", "all.txt"):
+        (tmp_path / name).touch()
     others = ("-pyarch", "a.zip", "-pyreq", "all.txt", "-pyexec", sys.executable)
     folder = tmp_path / "modules"
     folder.mkdir()
@@ -226,3 +229,11 @@ def test_the_plan_of_an_example_without_dataframes_imports_no_pyspark(example: P
 
 def test_there_are_examples_without_dataframes() -> None:
     assert len(EXAMPLES) >= 4
+
+
+def test_files_that_the_job_would_take_along_must_be_there(
+    shell: Shell, program: Path, tmp_path: Path
+) -> None:
+    gone = shell("info", "-pyarch", f"{tmp_path}/models.zip#models", str(program))
+    assert gone.code == 1
+    assert "'python.archives' has the value" in gone.err and "models.zip" in gone.err

@@ -1,14 +1,18 @@
 """`headrace run --target`: where jobs go, and which options fit together."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import pytest
 
-from headrace.cli.run_settings import target_settings
+from headrace.cli.program_options import PYTHON_OPTIONS
+from headrace.cli.run_settings import program_settings
 from headrace.rest.client_errors import NoSuchClusterError, SeveralClustersError
 from headrace.rest.connections import ClusterConnection, write_connection
+from tests.unit.cli.shell import Shell
+from tests.unit.rest.fake_cluster import TOKEN, fake_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +32,18 @@ def chosen(
     address: str | None = None,
     *,
     is_detached: bool = False,
+    definitions: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    return target_settings(target, cluster, address, is_detached=is_detached)
+    return program_settings(
+        definitions,
+        parallelism=None,
+        target=target,
+        address=address,
+        namespace=None,
+        of_python={each.parameter: None for each in PYTHON_OPTIONS},
+        cluster_name=cluster,
+        is_detached=is_detached,
+    )
 
 
 def test_without_a_target_the_program_has_a_cluster_of_its_own() -> None:
@@ -39,10 +53,18 @@ def test_without_a_target_the_program_has_a_cluster_of_its_own() -> None:
 
 
 def test_a_session_is_found_by_its_name_or_as_the_only_one() -> None:
-    file = session(8081, "nightly")
-    wanted = {"execution.target": "remote", "headrace.rest.connection-file": str(file)}
+    session(8081, "nightly")
+    wanted = {"execution.target": "session", "headrace.session.name": "nightly"}
     assert chosen("session") == chosen("session", "nightly") == chosen(None, "nightly") == wanted
     assert chosen("session", is_detached=True) == {**wanted, "execution.attached": "false"}
+
+
+def test_a_setting_may_name_the_session() -> None:
+    session(8081, "nightly")
+    session(8082, "daily")
+    named = [("headrace.session.name", "daily")]
+    assert chosen("session", definitions=named)["headrace.session.name"] == "daily"
+    assert chosen("session", "nightly", definitions=named)["headrace.session.name"] == "nightly"
 
 
 def test_no_session_or_several_are_errors_that_say_what_to_do() -> None:
@@ -81,3 +103,24 @@ def test_options_of_another_target_are_refused(
 ) -> None:
     with pytest.raises(click.UsageError, match=text):
         chosen(target, cluster, address)
+
+
+def test_a_wrong_token_of_the_environment_is_refused_by_a_session_and_named(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from headrace.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1]).print()\n"
+        "env.execute()\n"
+    )
+    with fake_cluster({}) as cluster:
+        write_connection(
+            ClusterConnection(cluster.address, TOKEN, os.getpid(), "nightly", is_session=True)
+        )
+        monkeypatch.setenv("HEADRACE_TOKEN", "of-another")
+        refused = shell("run", "--target", "session", str(program))
+    assert refused.code == 1
+    assert "the token from HEADRACE_TOKEN is not that of the cluster at" in refused.err
+    assert "unset HEADRACE_TOKEN" in refused.err

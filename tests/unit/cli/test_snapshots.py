@@ -79,18 +79,18 @@ def snapshots(tmp_path: Path) -> Snapshots:
     return Snapshots(tmp_path)
 
 
-def test_a_list_shows_checkpoints_by_number_and_savepoints(snapshots: Snapshots) -> None:
-    for number in (10, 9):
+def test_a_list_shows_checkpoints_and_savepoints_by_time(snapshots: Snapshots) -> None:
+    for number in (11, 9):
         snapshots.take(number)
-    snapshots.take(11, SnapshotKind.SAVEPOINT_TERMINATE)
+    snapshots.take(10, SnapshotKind.SAVEPOINT_TERMINATE)
     lines = snapshots.run("checkpoint", "list", str(snapshots.folder)).output.splitlines()
     assert lines[0].split() == [
         "id", "time", "kind", "job", "operators", "state", "condition", "folder",
     ]  # fmt: skip
-    assert [line.split()[0] for line in lines[1:]] == ["11", "9", "10"]
-    assert "savepoint terminate, drained" in lines[1]
-    assert "1970-01-01 00:00:09  checkpoint" in lines[2]
-    assert "29.3 KB  complete" in lines[2] and lines[2].rstrip().endswith("chk-9")
+    assert [line.split()[0] for line in lines[1:]] == ["9", "10", "11"]
+    assert "savepoint terminate, drained" in lines[2]
+    assert "1970-01-01 00:00:09  checkpoint" in lines[1]
+    assert "29.3 KB  complete" in lines[1] and lines[1].rstrip().endswith("chk-9")
 
 
 def test_an_edited_savepoint_says_of_what_it_was_made_and_why(snapshots: Snapshots) -> None:

@@ -1,6 +1,7 @@
 """Commands start quickly, because they import next to nothing before they need it."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -165,3 +166,17 @@ def test_a_plan_takes_less_than_0_3_seconds_more_than_its_program(tmp_path: Path
     alone.write_text(PROGRAM)
     own = min(seconds_of(str(alone)) for _ in range(5))
     assert any(seconds_of("-m", "headrace", "info", str(program)) - own < 0.3 for _ in range(9))
+
+
+def test_ctrl_c_ends_a_command_whose_modules_are_still_being_imported(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", "list"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        # As in a terminal, also where these tests run in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

@@ -382,3 +382,10 @@ def test_a_certificate_is_trusted_by_the_file_that_holds_it_and_not_otherwise(
         with pytest.raises(RestUnreachableError, match="certificate is not to be trusted"):
             RestClient(address, TOKEN).get("/a")
         assert RestClient(address, TOKEN, ca_file=str(certificate)).get("/a") == {"x": 1}
+
+
+@pytest.mark.parametrize("token", ["ключ", "two\nlines", "two words"])
+def test_a_token_that_no_header_takes_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(ConfigurationError, match="HEADRACE_TOKEN") as refused:
+        RestClient("http://127.0.0.1:1", token, token_from="HEADRACE_TOKEN")
+    assert token not in str(refused.value)

@@ -272,7 +272,7 @@ def test_the_token_of_the_environment_counts_before_that_of_a_file(
     monkeypatch: pytest.MonkeyPatch, address: str | None
 ) -> None:
     file = write_connection(NAMED)
-    monkeypatch.setenv("HEADRACE_TOKEN", "given")
+    monkeypatch.setenv("HEADRACE_TOKEN", " given\n")
     for found in (find_connection(address, silent), find_named("departures", silent)):
         assert (found.connection.token, found.token_from) == ("given", "HEADRACE_TOKEN")
         assert (found.connection.address, found.file) == (NAMED.address, file)

@@ -16,16 +16,14 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.security.tls import TlsIdentity, generate_identity
-from headrace.rest import bounded_http_server
+from headrace.rest import bounded_uvicorn_server
 from headrace.rest.authentication import GuardedApplication, Receive, Scope, Send
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import HomeFolderError, RestUnreachableError
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.connections import read_connection
+from headrace.rest.http_server import HttpServer, ListeningPlace, bind
 from headrace.rest.rest_server import (
-    HttpServer,
-    ListeningPlace,
-    bind,
     place_of_cluster,
     refuse_impossible_settings,
     start_rest_server,
@@ -86,8 +84,8 @@ def test_a_stranger_who_signs_in_may_send_little(cluster: ServedCluster) -> None
 def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_http_server, "HTTP_CONNECTIONS_MAX", 5)
-    monkeypatch.setattr(bounded_http_server, "REQUEST_HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(bounded_uvicorn_server, "HTTP_CONNECTIONS_MAX", 5)
+    monkeypatch.setattr(bounded_uvicorn_server, "REQUEST_HEAD_TIMEOUT_S", 0.2)
     with served_cluster(tmp_path, monkeypatch) as cluster:
         assert cluster.get("/overview").status == 200
         host, _, port = cluster.authority.partition(":")
@@ -107,8 +105,8 @@ def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
 def test_connections_count_before_their_tls_handshakes_which_end_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_http_server, "HTTP_CONNECTIONS_MAX", 3)
-    monkeypatch.setattr(bounded_http_server, "HANDSHAKE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(bounded_uvicorn_server, "HTTP_CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(bounded_uvicorn_server, "HANDSHAKE_TIMEOUT_S", 1.0)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
     identity = generate_identity(SystemClock().now_ms())
     server = server_of_all_addresses(identity)
@@ -125,7 +123,7 @@ def test_connections_count_before_their_tls_handshakes_which_end_in_time(
         connection = read_connection(file)
         found = RestClient(connection.address, connection.token, ca_file=connection.ca_file)
         # A busy machine takes longer for an honest handshake, and to forget those that came to nothing.
-        monkeypatch.setattr(bounded_http_server, "HANDSHAKE_TIMEOUT_S", 60.0)
+        monkeypatch.setattr(bounded_uvicorn_server, "HANDSHAKE_TIMEOUT_S", 60.0)
         wait_until(lambda: answers(found), what="an answer after the silent connections")
     finally:
         server.close()

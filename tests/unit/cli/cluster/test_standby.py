@@ -15,7 +15,9 @@ import pytest
 from headrace.cli.cluster.standby import Standby, StandbyFile, find_standby, live_standbys
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.process.process_start import start_ticks
-from headrace.rest.connections import write_private_file
+from headrace.rest.home import (
+    write_private_file,
+)
 from tests.unit.cli.shell import Shell
 
 HIGHLY_AVAILABLE = ("-D", "high-availability.type=file")
@@ -39,7 +41,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def write_for(home: Path, pid: int, ticks: int) -> Path:
-    StandbyFile("second").write(LEADER)
+    StandbyFile("second").show(LEADER)
     (home / "standbys" / f"{os.getpid()}.json").unlink()
     file = home / "standbys" / f"{pid}.json"
     standby = Standby("second", pid, ticks, 1, LEADER.holder, LEADER.address)
@@ -49,7 +51,7 @@ def write_for(home: Path, pid: int, ticks: int) -> Path:
 
 def test_a_standby_is_found_until_its_file_is_removed(home: Path) -> None:
     file = StandbyFile("second")
-    file.write(LEADER)
+    file.show(LEADER)
     [found] = live_standbys()
     assert found == find_standby("second")
     assert (found.pid, found.leader_address) == (os.getpid(), LEADER.address)
@@ -67,14 +69,14 @@ def test_the_file_of_a_process_that_has_ended_is_removed(home: Path) -> None:
 
 
 def test_a_file_that_others_could_read_is_not_followed(home: Path) -> None:
-    StandbyFile("second").write(LEADER)
+    StandbyFile("second").show(LEADER)
     [path] = (home / "standbys").iterdir()
     path.chmod(0o644)
     assert live_standbys() == []
 
 
 def test_list_and_info_show_it_with_its_leader(shell: Shell) -> None:
-    StandbyFile("second").write(LEADER)
+    StandbyFile("second").show(LEADER)
     row = shell("cluster", "list").lines[1]
     assert row.split()[:4] == ["second", "standby", "behind", LEADER.address]
     [listed] = json.loads(shell("cluster", "list", "--json").out)["clusters"]
@@ -93,7 +95,7 @@ def test_it_is_stopped_by_its_name(
 
 
 def test_its_name_is_taken_and_it_needs_high_availability(shell: Shell) -> None:
-    StandbyFile("second").write(LEADER)
+    StandbyFile("second").show(LEADER)
     assert "called 'second' runs" in shell("cluster", "start", "--name", "second").err
     refused = shell("cluster", "start", "--standby")
     assert refused.code == 1 and "high-availability.type" in refused.err

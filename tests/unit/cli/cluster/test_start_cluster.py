@@ -1,6 +1,7 @@
 """`headrace cluster start`: what it refuses, and which name it gives."""
 
 import fcntl
+import json
 import os
 import re
 import subprocess
@@ -12,12 +13,20 @@ import pytest
 
 from headrace.cli.cluster.session import NameTakenError, taken_name
 from headrace.cli.cluster.start_cluster import start_cluster
+from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
 from headrace.cli.daemon.messages import RunSession
-from headrace.cli.options import declare_all_options
+from headrace.cli.general_options import declare_all_options
+from headrace.client.deployed_cluster import DeployedCluster
 from headrace.core.config import unknown_settings
 from headrace.graph.pipeline_options import FREE_PREFIXES
-from headrace.rest.connections import ClusterConnection, headrace_home, write_connection
+from headrace.rest.connections import (
+    ClusterConnection,
+    write_connection,
+)
+from headrace.rest.home import (
+    headrace_home,
+)
 from tests.architecture.floor_plan import ROOT
 from tests.unit.cli.shell import Shell
 
@@ -93,6 +102,14 @@ def test_of_two_that_start_under_one_name_the_second_fails_until_the_first_has_e
     assert list(names.iterdir()) == []
 
 
+def test_the_names_of_sessions_that_were_killed_go_with_the_next_start() -> None:
+    with taken_name("running"):
+        names = headrace_home() / "names"
+        (names / "killed").touch()
+        with taken_name("next"):
+            assert sorted(file.name for file in names.iterdir()) == ["next", "running"]
+
+
 def test_a_name_whose_file_is_deleted_while_it_is_taken_is_taken_with_another_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -115,9 +132,33 @@ def test_a_name_whose_file_is_deleted_while_it_is_taken_is_taken_with_another_fi
 def test_a_daemon_of_a_name_that_another_one_takes_ends_with_that_error() -> None:
     with taken_name("nightly"):
         daemon = DaemonProcess(RunSession("nightly"), {})
-        with pytest.raises(DaemonFailedError, match="a cluster called 'nightly' runs on"):
+        with pytest.raises(DaemonFailedError, match="a cluster called 'nightly' runs on") as failed:
             daemon.report()
+    assert failed.value.is_name_taken
     assert not daemon.log_folder.exists()
+
+
+def test_a_session_without_a_name_gets_another_than_one_that_starts_at_the_same_time(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(settings: object, name: str, *rest: object, **more: object) -> int:
+        print(f"serves as {name}")
+        return 0
+
+    def deploy(_: object, name: str, **more: object) -> DeployedCluster:
+        try:
+            with taken_name(name):
+                return DeployedCluster("http://127.0.0.1:1")
+        except NameTakenError as error:
+            raise DaemonFailedError((str(error),), is_name_taken=True) from error
+
+    monkeypatch.setattr("headrace.cli.cluster.start_cluster.serve_session", serve)
+    monkeypatch.setattr(DaemonClusterDescriptor, "deploy_session_cluster", deploy)
+    with taken_name("session"):
+        assert shell("cluster", "start", "--foreground").out == "serves as session-2\n"
+        assert json.loads(shell("cluster", "start", "--json").out)["name"] == "session-2"
+        named = shell("cluster", "start", "--name", "session")
+        assert named.code == 1 and "a cluster called 'session' runs on this machine" in named.err
 
 
 def test_a_setting_that_nobody_has_is_refused_before_anything_starts(shell: Shell) -> None:

@@ -11,13 +11,17 @@ from headrace.cli.daemon import daemon_process
 from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSession
 from headrace.cli.daemon.supervisor import SHORT_LIVES_MAX, RestartPauses, Supervisor
 from headrace.client.program import Program
+from headrace.rest.supervisions import live_supervisions
 
 STAND_IN = """
 import json, os, signal, sys
 from pathlib import Path
 told = json.loads(sys.stdin.read())
 starts = Path(told["settings"]["starts"])
-starts.write_text((starts.read_text() if starts.exists() else "") + json.dumps(told["duty"]) + "\\n")
+seen = Path(os.environ["HEADRACE_HOME"], "supervisors", f"{os.getppid()}.json")
+ended = json.loads(seen.read_text()).get("ended", 0) if seen.exists() else 0
+line = json.dumps({**told["duty"], "ended": ended})
+starts.write_text((starts.read_text() if starts.exists() else "") + line + "\\n")
 number = len(starts.read_text().splitlines())
 if told["settings"]["dies"] == str(number):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -82,6 +86,17 @@ def test_it_starts_a_session_again_until_that_is_stopped_and_says_why(
     # By then another driver may lead: it has started once it stands by.
     assert [start["is_standby"] for start in starts] == [False, True, True, True]
     assert not any(start["is_supervised"] for start in starts)
+
+
+def test_commands_see_that_it_is_started_again_for_as_long_as_it_is_supervised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, starts = supervised(tmp_path, monkeypatch, fails=3)
+    ended = [int(str(start["ended"])) for start in starts]
+    assert ended[0] == 0 and ended[1] > 0
+    # The start before has failed: it is away since the driver ended that ran.
+    assert ended[2] > 0 and ended[3] == ended[2]
+    assert live_supervisions() == []
 
 
 def test_a_first_start_that_fails_is_told_and_not_repeated(

@@ -78,6 +78,8 @@ def test_what_a_killed_process_left_is_deleted_and_what_is_used_stays(
     root = used.folder.parent
     (root / "left").mkdir()
     (root / "left.lock").touch()
+    (root / ".making-half-x1").mkdir()
+    (root / "half.lock").touch()
     store.delete_unused()
     assert sorted(path.name for path in root.iterdir()) == ["used", "used.lock"]
 

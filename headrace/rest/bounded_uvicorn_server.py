@@ -1,4 +1,4 @@
-"""BoundedHttpServer: bounds the number of HTTP connections, those in a TLS handshake included.
+"""BoundedUvicornServer: bounds the number of HTTP connections, those in a TLS handshake included.
 
 Anybody who reaches the port can connect. Without these bounds connections that send nothing, half a request or half a
 handshake would use up the descriptors of the driver's process, and jobs would fail for want of them.
@@ -23,7 +23,7 @@ _PAUSE_S: Final = 1.0
 """Pause after the system had no descriptor for a connection."""
 
 
-class BoundedHttpServer(uvicorn.Server):
+class BoundedUvicornServer(uvicorn.Server):
     """Beyond HTTP_CONNECTIONS_MAX, those in a handshake included, a new connection is closed at once."""
 
     def __init__(self, config: uvicorn.Config) -> None:
