@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.api.executors import default_settings
-from headrace.api.settings.python_files import python_files
+from headrace.api.settings.job_artifacts import python_files
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint, OnGranted
 from headrace.cluster.high_availability.coordination import storage_folder
