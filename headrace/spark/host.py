@@ -26,8 +26,11 @@ from headrace.cluster.task_executor.external_resources import (
     external_resource_amounts,
 )
 from headrace.cluster.task_executor.memory_limit import MEMORY_LIMIT
-from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.options import (
+    CPU_CORES,
+    NUMBER_OF_TASK_SLOTS,
+    TaskManagerConfiguration,
+)
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings

@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (25, 2_225),
     "network": (82, 9_500),
     "operators": (49, 5_900),
-    "rest": (75, 7_690),
+    "rest": (81, 7_690),
     "rpc": (18, 2_700),
     "shuffle_service": (13, 1_500),
     "spark": (53, 6_430),
