@@ -10,20 +10,20 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (44, 5_050),
+    "api": (43, 5_050),
     "checkpoint": (22, 2_760),
     "cli": (62, 5_680),
     "client": (9, 720),
     "cluster": (163, 15_940),
     "common": (20, 150),
     "connectors": (58, 6_130),
-    "core": (58, 5_845),
+    "core": (57, 5_840),
     "datastream": (39, 400),
     "functions": (28, 3_040),
     "gateways": (14, 1_105),
     "graph": (11, 1_450),
     "headrace": (3, 60),
-    "metrics": (25, 2_225),
+    "metrics": (25, 2_235),
     "network": (82, 9_500),
     "operators": (49, 5_900),
     "rest": (81, 7_690),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (943, 95_420)
+WHEEL_CEILING: Final = (941, 95_420)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
