@@ -26,7 +26,7 @@ ALWAYS_HEARD: Final = (
     "headrace.cluster.job_master.job_notices",
     "headrace.cluster.job_master.connections.cached_results",
     "headrace.connectors",
-    "headrace.core.process.log_folders",
+    "headrace.core.process.log_files",
     "headrace.rest",
     "headrace.spark.application",
     "headrace.spark.executor",

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import ATTACHED, TARGET
-from headrace.api.settings.python_files import python_files, with_python_files
+from headrace.api.settings.job_artifacts import python_files, with_python_files
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.client.remote_executor import refuse_dataframes
 from headrace.client.rest_cluster_client import RestClusterClient

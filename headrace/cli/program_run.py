@@ -28,7 +28,7 @@ from headrace.api.executors import (
     set_active_executor,
     set_default_settings,
 )
-from headrace.api.settings.python_files import python_files
+from headrace.api.settings.job_artifacts import python_files
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure
 from headrace.cli.termination import to_its_end
 from headrace.client.program import Program

@@ -9,8 +9,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.settings.job_artifacts import with_carried_python_files
-from headrace.api.settings.python_files import python_files, with_python_files
+from headrace.api.settings.job_artifacts import (
+    python_files,
+    with_carried_python_files,
+    with_python_files,
+)
 from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings, check_values

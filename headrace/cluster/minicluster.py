@@ -19,12 +19,9 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import Coordi
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS, TaskManagerConfiguration
 from headrace.cluster.task_executor.task_executor import TaskExecutor
-from headrace.cluster.task_executor.task_manager_runner import (
-    LocalTaskManager,
-    TaskManagerConfiguration,
-)
+from headrace.cluster.task_executor.task_manager_runner import LocalTaskManager
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError

@@ -10,12 +10,6 @@ from headrace.api.settings.checkpoint_config import (
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
-from headrace.api.settings.checkpoint_storages import (
-    CheckpointStorage,
-    CustomCheckpointStorage,
-    FileSystemCheckpointStorage,
-    JobManagerCheckpointStorage,
-)
 from headrace.api.settings.environment_settings import RuntimeExecutionMode
 from headrace.api.settings.pyflink_refusals import (
     ExternalizedCheckpointCleanup,
@@ -26,9 +20,13 @@ from headrace.api.settings.pyflink_refusals import (
 )
 from headrace.api.settings.slot_sharing_group import MemorySize, SlotSharingGroup
 from headrace.api.settings.state_backends import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
+    FileSystemCheckpointStorage,
     HashMapStateBackend,
+    JobManagerCheckpointStorage,
     PredefinedOptions,
     StateBackend,
 )

@@ -1,6 +1,6 @@
 """PyFlink's `datastream.checkpoint_storage`: re-exports."""
 
-from headrace.api.settings.checkpoint_storages import (
+from headrace.api.settings.state_backends import (
     CheckpointStorage,
     CustomCheckpointStorage,
     FileSystemCheckpointStorage,

@@ -4,19 +4,39 @@ Only the owning thread writes; any thread may read, and may see a value that is 
 or two additions: the reader reads the clock.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
 from headrace.core.clock import Clock
-from headrace.core.quantiles import interpolated_quantile
 from headrace.metrics.metric_name import MetricKind
 
 Number = int | float
-
 _NS_PER_SECOND: Final = 1_000_000_000
+QUANTILES: Final = {
+    "median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999,
+}  # fmt: skip
+"""Shares of a histogram's values that lie below its quantiles, by the ending of the quantile's name."""
+
+
+def interpolated_quantile(ordered: Sequence[float], share: float) -> float:
+    """Return a quantile of values in ascending order, interpolated between the two beside it; NaN of none.
+
+    `share`: the part of the values that lie below it, from 0 to 1. As Flink tells it: Commons Math's default estimation
+    (LEGACY).
+    """
+    if not ordered:
+        return math.nan
+    position = share * (len(ordered) + 1)
+    below = math.floor(position)
+    if below < 1:
+        return float(ordered[0])
+    if below >= len(ordered):
+        return float(ordered[-1])
+    return ordered[below - 1] + (position - below) * (ordered[below] - ordered[below - 1])
 
 
 class Metric(ABC):
@@ -187,9 +207,3 @@ class Histogram(Metric):
         }
         found |= {key: interpolated_quantile(values, share) for key, share in QUANTILES.items()}
         return {f"{name}_{key}": value for key, value in found.items()}
-
-
-QUANTILES: Final = {
-    "median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999,
-}  # fmt: skip
-"""Shares of a histogram's values that lie below its quantiles, by the ending of the quantile's name."""

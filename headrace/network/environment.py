@@ -3,7 +3,9 @@
 Source: Flink NettyShuffleEnvironment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,18 +16,32 @@ from headrace.core.process.memory_parts import own_memory_parts
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
+    InputChannelDescriptor,
     InputGateDescriptor,
     ResultPartitionDescriptor,
     TaskManagerLocation,
 )
 from headrace.metrics.groups import MetricGroup
-from headrace.network.gates.gate_factory import InputGateFactory
-from headrace.network.gates.partition_requests import PARTITION_REQUEST_TIMEOUT, to_ms
+from headrace.network.gates.buffer_manager import BufferManager
+from headrace.network.gates.gate import InputChannel
+from headrace.network.gates.local_channel import LocalInputChannel
+from headrace.network.gates.partition_requests import (
+    PARTITION_REQUEST_TIMEOUT,
+    PartitionRequestBackoff,
+    to_ms,
+)
+from headrace.network.gates.remote_channel import RemoteInputChannel
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.ingest.server import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
 from headrace.network.memory.local_buffer_pool import BlockingWait, WaitStrategy
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
-from headrace.network.memory.sizing import segment_bytes
+from headrace.network.memory.sizing import (
+    BUFFERS_PER_CHANNEL,
+    FLOATING_BUFFERS_PER_GATE,
+    PINNED_BUFFERS_PER_GATE,
+    segment_bytes,
+    wanted_segment_size,
+)
 from headrace.network.metrics import register_pool_metrics
 from headrace.network.partition_factory import ResultPartitionFactory
 from headrace.network.partitions.partition_manager import ResultPartitionManager
@@ -42,6 +58,62 @@ from headrace.network.transport.socket_transport import SocketTransport
 from headrace.network.wire.frames import Feature
 from headrace.network.wire.handshake import offered_features
 from headrace.network.wire.keepalive import KeepAlivePolicy
+
+
+@dataclass(frozen=True)
+class InputGateFactory:
+    """Makes the gates of one TaskManager: from the description of an edge to channels and their memory.
+
+    Source: Flink SingleInputGateFactory.
+    """
+
+    resource_id: ResourceId
+    settings: Settings
+    buffer_pool: NetworkBufferPool
+    partitions: ResultPartitionManager
+    transport: Transport
+
+    def create(
+        self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
+    ) -> SingleInputGate:
+        """Reserve memory for the channels of a gate; nothing is requested yet. InsufficientBuffersError."""
+        remote_count = sum(not self._is_local(channel) for channel in descriptor.channels)
+        receiver = self._create_receiver(consumer, remote_count) if remote_count else None
+        gate = SingleInputGate(receiver)
+        grants: dict[int, Callable[[int], None]] = {}
+        channels: list[InputChannel] = []
+        for index, channel in enumerate(descriptor.channels):
+            retry = PartitionRequestBackoff.from_settings(self.settings)
+            notify = partial(gate.notify, index)
+            if self._is_local(channel):
+                made = LocalInputChannel(
+                    channel, self.partitions, self.transport, retry, notify, gate.check_producer
+                )
+            else:
+                assert receiver is not None
+                made = RemoteInputChannel(
+                    channel, len(grants), receiver, retry, notify, gate.check_producer
+                )
+                grants[len(grants)] = made.grant
+            channels.append(made)
+        if receiver is not None:
+            receiver.serve(grants)
+        gate.serve(channels)
+        return gate
+
+    def _is_local(self, channel: InputChannelDescriptor) -> bool:
+        return channel.shuffle.location.resource_id == self.resource_id
+
+    def _create_receiver(self, consumer: ExecutionAttemptId, channel_count: int) -> BufferManager:
+        exclusive = self.settings.get_option(BUFFERS_PER_CHANNEL)
+        floating = self.settings.get_option(FLOATING_BUFFERS_PER_GATE)
+        reservation = self.buffer_pool.reserve(
+            f"an input gate of {consumer}",
+            exclusive * channel_count + floating,
+            wanted_segment_size(channel_count, self.buffer_pool.page_bytes),
+            self.settings.get_option(PINNED_BUFFERS_PER_GATE),
+        )
+        return BufferManager(self.transport, channel_count, exclusive, floating, reservation)
 
 
 class CreditBasedShuffleEnvironment:

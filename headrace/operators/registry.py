@@ -27,10 +27,6 @@ from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
 from headrace.operators.columns.window_aggregate import WindowAggregateOperator
 from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
 from headrace.operators.record.async_wait_operator import AsyncWaitOperator
-from headrace.operators.record.batch_reduce import (
-    BatchReduceOperator,
-    BatchRollingAggregationOperator,
-)
 from headrace.operators.record.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
@@ -50,7 +46,12 @@ from headrace.operators.record.record import (
     FlatMapOperator,
     MapOperator,
 )
-from headrace.operators.record.reduce import ReduceOperator, RollingAggregationOperator
+from headrace.operators.record.reduce import (
+    BatchReduceOperator,
+    BatchRollingAggregationOperator,
+    ReduceOperator,
+    RollingAggregationOperator,
+)
 from headrace.operators.runtime.operator import Operator
 from headrace.operators.sources_sinks.sinks import (
     CollectOperator,

@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_program
-from headrace.api.settings.python_files import python_files
+from headrace.api.settings.job_artifacts import python_files
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.cluster.high_availability.application_store import ApplicationEnd, ApplicationRun
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.api.executors import default_settings
-from headrace.api.settings.python_files import python_files
+from headrace.api.settings.job_artifacts import python_files
 from headrace.cluster.blob.blob_client import content_of
 from headrace.cluster.blob.options import storage_parent
 from headrace.cluster.cluster_handle import ClusterHandle
@@ -28,8 +28,11 @@ from headrace.cluster.task_executor.external_resources import (
     external_resource_amounts,
 )
 from headrace.cluster.task_executor.memory_limit import MEMORY_LIMIT
-from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.options import (
+    CPU_CORES,
+    NUMBER_OF_TASK_SLOTS,
+    TaskManagerConfiguration,
+)
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings

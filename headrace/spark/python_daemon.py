@@ -32,6 +32,7 @@ _MODULES: Final = (
     WORKER,
     "headrace.spark.batch.stage_body",
     "headrace.spark.workers.worker",
+    "headrace.cluster.task_executor.task_manager_runner",
     "headrace.network.environment",
 )
 

@@ -11,7 +11,7 @@ state. Source: Flink KeyedStateBackend, KeyGroupedInternalPriorityQueue, Snapsho
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from headrace.checkpoint.handles import StateChunk
 from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
@@ -26,7 +26,6 @@ TimerCallback = Callable[[int, Any, Any], None]
 """Called with (time, key, namespace) of a timer that fires."""
 IsEnough = Callable[[], bool]
 """Returns whether timers that are still due should wait."""
-S = TypeVar("S", bound=State)
 
 
 class StateAccessError(HeadraceError):

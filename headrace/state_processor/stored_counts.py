@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import OperatorSnapshot
-from headrace.checkpoint.state_totals import StateTotals
+from headrace.checkpoint.state_queries import StateTotals
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader
 from headrace.core.clock import Clock
 from headrace.core.elements import MIN_TIMESTAMP

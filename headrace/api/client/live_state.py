@@ -6,8 +6,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.checkpoint.state_queries import ReadLimit, StateFigures
-from headrace.checkpoint.state_totals import DUE_WORDS, StateTotals, totals_of
+from headrace.checkpoint.state_queries import (
+    DUE_WORDS,
+    ReadLimit,
+    StateFigures,
+    StateTotals,
+    totals_of,
+)
 from headrace.core.config import bytes_text
 from headrace.gateways.messages import SubtaskState
 

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from headrace.core.process.log_folders import FolderInUse
+from headrace.core.process.log_files import FolderInUse
 from headrace.core.threads import start_thread
 
 NAME: Final = "jobmanager.console.out"

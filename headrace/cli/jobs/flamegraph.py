@@ -17,8 +17,7 @@ from headrace.cli.jobs.cluster_command import (
 from headrace.core.clock import SystemClock
 from headrace.core.error_text import on_one_line
 from headrace.core.errors import HostError
-from headrace.core.process.flame_graph import FlameGraphNode
-from headrace.core.process.flame_graph_svg import flame_graph_svg, folded_stacks
+from headrace.core.process.flame_graph import FlameGraphNode, flame_graph_svg, folded_stacks
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import RestError
 

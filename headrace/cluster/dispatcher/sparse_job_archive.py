@@ -4,7 +4,7 @@ Source: Flink ArchivedExecutionGraph.createSparseArchivedExecutionGraph.
 """
 
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
-from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     describe_checkpointing,
 )
 from headrace.cluster.job_master.job_details import describe_configuration, stated_max_parallelism

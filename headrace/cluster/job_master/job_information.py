@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
-from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     describe_checkpointing,
 )
-from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinators,

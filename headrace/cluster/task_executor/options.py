@@ -1,9 +1,18 @@
-"""Options of a TaskManager. Keys and defaults are Flink's where the meaning is the same."""
+"""Options of a TaskManager, and TaskManagerConfiguration: all that a host gives one.
 
+Keys and defaults are Flink's where the meaning is the same. Light, because the driver makes configurations too and
+needs nothing of a data plane.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from headrace.core.config import ConfigOption
+from headrace.core.ids import ResourceId
+from headrace.core.security.tls import TlsIdentity
 
 NUMBER_OF_TASK_SLOTS: Final = ConfigOption(
     "taskmanager.numberOfTaskSlots",
@@ -29,3 +38,31 @@ REGISTRATION_TIMEOUT: Final = ConfigOption(
     timedelta(minutes=5),
     "Time after which a TaskManager ends that is registered nowhere.",
 )
+
+
+@dataclass(frozen=True)
+class TaskManagerConfiguration:
+    """Configuration of a TaskManager process. Plain values, to be handed to processes.
+
+    `advertised_host` is the name or address by which others reach this host. `attempt_number` is the host's own count
+    of starts of this worker: the ResourceManager refuses every rerun. `versions` are reported instead of the process's
+    own versions. `tls` is the cluster's identity if its TCP connections are TLS. `scratch_directory` is this process's
+    own, if its host gives it one; `log_folder` is where it writes its log, if anywhere. `external_resources`: the
+    addresses of those that the host keeps for it, by name.
+    """
+
+    resource_id: ResourceId
+    leader_retrieval_address: str
+    secret: bytes = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)
+    bind_host: str = "127.0.0.1"
+    advertised_host: str = "127.0.0.1"
+    socket_directory: Path | None = None
+    attempt_number: int = 0
+    versions: Mapping[str, str] | None = None
+    tls: TlsIdentity | None = None
+    scratch_directory: Path | None = None
+    log_folder: Path | None = None
+    external_resources: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )

@@ -8,8 +8,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,11 @@ from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.external_resources import task_manager_resources
 from headrace.cluster.task_executor.interpreter_lock import InterpreterLock
 from headrace.cluster.task_executor.lock_watcher import WatcherConfiguration
-from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.options import (
+    CPU_CORES,
+    NUMBER_OF_TASK_SLOTS,
+    TaskManagerConfiguration,
+)
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
@@ -28,7 +31,6 @@ from headrace.cluster.task_executor.told_exit import ToldExit
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
-from headrace.core.ids import ResourceId
 from headrace.core.process import failpoints
 from headrace.core.process.memory_parts import (
     PROCESS_MEMORY,
@@ -37,7 +39,7 @@ from headrace.core.process.memory_parts import (
 )
 from headrace.core.process.process_memory import physical_memory_bytes, resident_memory_bytes
 from headrace.core.randomness import SeededRandom, quick_random, system_random
-from headrace.core.security.tls import TlsIdentity, client_context, server_context
+from headrace.core.security.tls import client_context, server_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.messages import MemoryUsage
@@ -63,34 +65,6 @@ _CONTROL_THREAD: Final = "headrace-control"
 _CLOSE_TIMEOUT_S: Final = 10.0
 _STOP_POLL_S: Final = 0.1
 _TELL_TIMEOUT_S: Final = 2.0
-
-
-@dataclass(frozen=True)
-class TaskManagerConfiguration:
-    """Configuration of a TaskManager process. Plain values, to be handed to processes.
-
-    `advertised_host` is the name or address by which others reach this host. `attempt_number` is the host's own count
-    of starts of this worker: the ResourceManager refuses every rerun. `versions` are reported instead of the process's
-    own versions. `tls` is the cluster's identity if its TCP connections are TLS. `scratch_directory` is this process's
-    own, if its host gives it one; `log_folder` is where it writes its log, if anywhere. `external_resources`: the
-    addresses of those that the host keeps for it, by name.
-    """
-
-    resource_id: ResourceId
-    leader_retrieval_address: str
-    secret: bytes = field(repr=False)
-    settings: Mapping[str, str] = field(repr=False)
-    bind_host: str = "127.0.0.1"
-    advertised_host: str = "127.0.0.1"
-    socket_directory: Path | None = None
-    attempt_number: int = 0
-    versions: Mapping[str, str] | None = None
-    tls: TlsIdentity | None = None
-    scratch_directory: Path | None = None
-    log_folder: Path | None = None
-    external_resources: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict[str, tuple[str, ...]]
-    )
 
 
 def run_task_manager(

@@ -22,7 +22,7 @@ from headrace.metrics.reporters.options import (
     JOB_NAME,
     RANDOM_JOB_NAME,
 )
-from headrace.metrics.reporters.prometheus_families import MetricFamilies
+from headrace.metrics.reporters.prometheus import MetricFamilies
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig
 
 

@@ -1,9 +1,12 @@
-"""MetricReporter: sends reports of one process somewhere. Base of all reporters, also of those in other packages.
+"""MetricReporter: sends reports of one process somewhere; and the MetricFilter of what it is sent.
+
+MetricReporter is the base of all reporters, also of those in other packages.
 
 A package offers one as an entry point of `headrace.metric_reporters`: a subclass, made with a ReporterConfig. Its
 methods are called on one thread that is its own, may take as long as they like and raise what they like.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +15,15 @@ from typing import Any, ClassVar, Final, TypeVar
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError
 from headrace.metrics.groups import MetricSample
+from headrace.metrics.metric_name import MetricKind
+from headrace.metrics.names import kind_of
 from headrace.metrics.readings import GroupReading, MetricReport, Span
 from headrace.metrics.reporters.options import REPORTER_PREFIX
 
 T = TypeVar("T")
 
 _PLACEHOLDER: Final = "<name>"
+_PARTS_MAX: Final = 3
 
 
 class ReportingError(HeadraceError):
@@ -106,3 +112,77 @@ class MetricReporter(ABC):
     def whole_name(self, reading: GroupReading, sample: MetricSample) -> str:
         """Return scope, sub-groups and name in one."""
         return self.config.delimiter.join((*reading.scope, *sample.path, sample.name))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One `scope:names:types`."""
+
+    scope: re.Pattern[str]
+    names: tuple[re.Pattern[str], ...]
+    kinds: frozenset[MetricKind]
+
+    def matches(self, scope: str, name: str, kind: MetricKind) -> bool:
+        """Return whether the rule speaks of a metric."""
+        return (
+            kind in self.kinds
+            and self.scope.fullmatch(scope) is not None
+            and any(pattern.fullmatch(name) for pattern in self.names)
+        )
+
+
+class MetricFilter:
+    """Keeps what some rule of `includes` matches and none of `excludes`. Rules are texts as in the settings.
+
+    They are about scope, name and type. Source: Flink DefaultMetricFilter.
+    """
+
+    def __init__(
+        self, includes_key: str, includes: str, excludes_key: str, excludes: str = ""
+    ) -> None:
+        """`includes_key`, `excludes_key`: the settings that errors name."""
+        self._includes: Final = _parse(includes_key, includes)
+        self._excludes: Final = _parse(excludes_key, excludes)
+        self._keeps_all: Final = includes.strip() in ("*", "*:*", "*:*:*") and not self._excludes
+
+    def keeps(self, reading: GroupReading, sample: MetricSample) -> bool:
+        """Return whether a metric is reported."""
+        if self._keeps_all:
+            return True
+        scope = ".".join((reading.kind.value, *sample.keys))
+        kind = kind_of(sample)
+        return any(rule.matches(scope, sample.name, kind) for rule in self._includes) and not any(
+            rule.matches(scope, sample.name, kind) for rule in self._excludes
+        )
+
+
+def _parse(key: str, text: str) -> Sequence[_Rule]:
+    return [_rule(key, part.strip()) for part in text.split(";") if part.strip()]
+
+
+def _rule(key: str, text: str) -> _Rule:
+    parts = text.split(":")
+    if len(parts) > _PARTS_MAX:
+        raise ConfigurationError(key, text, "a rule is scope:name,name:type,type")
+    scope, names, kinds = (*parts, *["*"] * (_PARTS_MAX - len(parts)))
+    return _Rule(
+        _pattern(scope),
+        tuple(_pattern(name.strip()) for name in names.split(",")),
+        frozenset(kind for word in kinds.split(",") for kind in _kinds(key, text, word.strip())),
+    )
+
+
+def _kinds(key: str, text: str, word: str) -> Sequence[MetricKind]:
+    if word == "*":
+        return list(MetricKind)
+    try:
+        return [MetricKind(word)]
+    except ValueError:
+        known = ", ".join(kind.value for kind in MetricKind)
+        raise ConfigurationError(
+            key, text, f"'{word}' is no type of a metric: {known} or *"
+        ) from None
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(re.escape(text).replace(r"\*", ".*"))

@@ -7,7 +7,6 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError
-from headrace.metrics.reporters.metric_filter import MetricFilter
 from headrace.metrics.reporters.options import (
     COMMON,
     DELIMITER,
@@ -21,7 +20,12 @@ from headrace.metrics.reporters.options import (
     VARIABLE_EXCLUDES,
 )
 from headrace.metrics.reporters.registry import MetricRegistry
-from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig, suffix_of
+from headrace.metrics.reporters.reporter import (
+    MetricFilter,
+    MetricReporter,
+    ReporterConfig,
+    suffix_of,
+)
 from headrace.metrics.reporters.reporter_thread import ReporterThread, ReportView
 from headrace.metrics.scopes import SCOPE_DELIMITER
 

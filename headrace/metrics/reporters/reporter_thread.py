@@ -15,8 +15,7 @@ from headrace.core.clock import Clock
 from headrace.core.redaction import shown_uri
 from headrace.core.threads import Thread, start_thread
 from headrace.metrics.readings import ENDED_GROUPS_MAX, GroupReading, MetricReport, Span
-from headrace.metrics.reporters.metric_filter import MetricFilter
-from headrace.metrics.reporters.reporter import MetricReporter
+from headrace.metrics.reporters.reporter import MetricFilter, MetricReporter
 
 _LOG = logging.getLogger(__name__)
 

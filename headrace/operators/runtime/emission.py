@@ -16,13 +16,13 @@ import numpy.typing as npt
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch, Timestamps
-from headrace.core.types.plain_rows import plain_rows_of
 from headrace.core.types.record_copies import (
     RecordCopies,
     are_unchanging,
     is_unchanging_type,
     private_copy,
 )
+from headrace.core.types.round_trip_normalizer import plain_rows_of
 from headrace.core.types.type_info import (
     BasicType,
     BasicTypeInfo,

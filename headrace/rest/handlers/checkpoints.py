@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from headrace.core.ids import JobId
-from headrace.core.quantiles import interpolated_quantile
 from headrace.gateways.checkpoint_statistics import (
     CheckpointDetails,
     CheckpointRecord,
@@ -15,6 +14,7 @@ from headrace.gateways.checkpoint_statistics import (
     TaskCheckpoint,
     TaskCheckpointDetails,
 )
+from headrace.metrics.instruments import interpolated_quantile
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import (
     CheckpointId,

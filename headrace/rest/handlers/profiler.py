@@ -7,8 +7,7 @@ from fastapi import Depends, Response
 
 from headrace.core.config import default_text
 from headrace.core.ids import ResourceId
-from headrace.core.process.flame_graph import FlameGraphNode
-from headrace.core.process.flame_graph_svg import flame_graph_svg
+from headrace.core.process.flame_graph import FlameGraphNode, flame_graph_svg
 from headrace.core.process.process_profiler import (
     PROFILING_DURATION_MAX,
     PROFILING_ENABLED,

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.core.lifecycle import ExecutionState
-from headrace.core.quantiles import interpolated_quantile
 from headrace.gateways.job_master import AttemptDetails, SubtaskDetails, VertexDetails
 from headrace.metrics import names
 from headrace.metrics.combination import combined_value
+from headrace.metrics.instruments import interpolated_quantile
 from headrace.rest.models.jobs import IOMetrics
 from headrace.rest.models.vertices import Aggregated, Attempt, Spread
 

@@ -13,13 +13,15 @@ import pyarrow as pa
 
 from headrace.checkpoint.errors import StateKeyMismatchError
 from headrace.checkpoint.state_queries import (
+    DUE_WORDS,
     FiguresQuery,
     LiveStateInfo,
     RowsQuery,
     StateQuery,
+    StateTotals,
     refuse_key_count,
+    totals_of,
 )
-from headrace.checkpoint.state_totals import DUE_WORDS, StateTotals, totals_of
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.ids import JobId
 from headrace.core.record_batch import stream_bytes

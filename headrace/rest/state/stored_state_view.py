@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from headrace.checkpoint.handles import StateTable, row_count_of
 from headrace.checkpoint.metadata import CompletedCheckpoint, OperatorSnapshot
-from headrace.checkpoint.state_totals import skew_of
+from headrace.checkpoint.state_queries import skew_of
 from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
 from headrace.core.clock import Clock
 from headrace.core.config import Settings

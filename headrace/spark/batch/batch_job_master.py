@@ -21,7 +21,7 @@ from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     describe_checkpointing,
 )
 from headrace.cluster.job_master.coordinators.collect_coordinator import (

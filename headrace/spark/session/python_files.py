@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.core.context import SparkContext
 
-from headrace.api.settings.python_files import pack
+from headrace.api.settings.job_artifacts import pack
 from headrace.core.errors import ProgramError
 from headrace.graph.pipeline_options import PYTHON_FILES
 

@@ -19,10 +19,7 @@ from pyspark import TaskContext
 
 from headrace.cluster.printed_output import PrintedOutput
 from headrace.cluster.task_executor.cpu_affinity import take_place
-from headrace.cluster.task_executor.task_manager_runner import (
-    TaskManagerConfiguration,
-    run_task_manager,
-)
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.cluster.versions import software_versions
 from headrace.core.config import Settings
 from headrace.core.process.interpreter import settle_interpreter
@@ -165,6 +162,9 @@ def _process_log(
 
 
 def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str:
+    # Imported late: the driver only names this function, and needs no data plane.
+    from headrace.cluster.task_executor.task_manager_runner import run_task_manager
+
     with (
         scratch_directory(os.environ) as scratch,
         _process_log(spec, given, scratch) as log,

@@ -224,11 +224,6 @@ def position_bytes(position: int) -> bytes:
     return _POSITION.pack(position)
 
 
-def position_of(form: bytes) -> int:
-    """Return the position of encoded bytes."""
-    return _POSITION.unpack(form)[0]
-
-
 class CompositeKeys:
     """Makes composite keys, and caches the prefixes of the last keys."""
 

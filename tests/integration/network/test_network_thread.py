@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.network.transport.network_thread import NetworkThread
+from headrace.network.transport.socket_transport import NetworkThread
 
 TIMEOUT_S = 10.0
 

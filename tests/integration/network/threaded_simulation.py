@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from headrace.core.clock import Cancellable
 from headrace.network.trace.simulated_transport import SimulatedNetwork, SimulatedTransport
-from headrace.network.transport.network_thread import NetworkThread
+from headrace.network.transport.socket_transport import NetworkThread
 
 
 class _Posted:

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.resource_manager.driver import WorkerListener
-from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId

@@ -13,6 +13,7 @@ import threading
 from typing import Any
 
 from headrace.cluster.task_executor import task_manager_runner
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.cluster.task_executor.shuffle_service_loader import create_credit_based_environment
 from headrace.core.config import Settings
 from headrace.core.process.log_files import task_manager_file_name
@@ -38,7 +39,7 @@ class ScannedShuffleService:
 
 
 def main() -> None:
-    configuration: task_manager_runner.TaskManagerConfiguration = pickle.load(sys.stdin.buffer)
+    configuration: TaskManagerConfiguration = pickle.load(sys.stdin.buffer)
     service = ScannedShuffleService()
     load: Any = lambda settings: service  # noqa: E731
     task_manager_runner.load_shuffle_service_factory = load

@@ -19,10 +19,8 @@ from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.driver import WorkerListener
-from headrace.cluster.task_executor.task_manager_runner import (
-    TaskManagerConfiguration,
-    run_task_manager,
-)
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import run_task_manager
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError

@@ -22,7 +22,7 @@ from headrace.metrics.cluster_names import CLUSTER_METRIC_NAMES
 from headrace.metrics.metric_name import MetricScope
 from headrace.metrics.readings import MetricReport
 from headrace.metrics.reporters import reporter_setup
-from headrace.metrics.reporters.prometheus_families import MetricFamilies
+from headrace.metrics.reporters.prometheus import MetricFamilies
 from headrace.metrics.reporters.reporter import MetricReporter
 from testkit.simulation.simulated_job import PacedSource
 

@@ -21,7 +21,6 @@ from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint impor
 from headrace.core.barriers import SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.ids import ExecutionAttemptId
-from headrace.core.quantiles import interpolated_quantile
 from headrace.core.redaction import shown_uri
 from headrace.gateways.checkpoint_statistics import (
     CheckpointCounts,
@@ -37,6 +36,7 @@ from headrace.gateways.checkpoint_statistics import (
     StatisticsSummary,
 )
 from headrace.graph.execution_graph import ExecutionGraph
+from headrace.metrics.instruments import interpolated_quantile
 
 _NAMED_MAX: Final = 4
 WINDOW_SIZE: Final = 10_000

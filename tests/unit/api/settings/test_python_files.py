@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.api.settings.python_files import pack, python_files
+from headrace.api.settings.job_artifacts import pack, python_files
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.process.interpreter import put_on_path

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli.jobs.flamegraph import NoSamplesError, await_samples, node_of
 from headrace.core.clock import ManualClock
-from headrace.core.process.flame_graph_svg import flame_graph_svg, folded_stacks
+from headrace.core.process.flame_graph import flame_graph_svg, folded_stacks
 from headrace.rest.client import RestClient
 from tests.unit.cli.jobs.answers import JOB_PAGE, ONE_RUNNING
 from tests.unit.cli.shell import Shell

@@ -1,11 +1,11 @@
 """Remains of jobs that have ended, for tests of who remembers them."""
 
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
-from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
-    describe_checkpointing,
-)
 from headrace.cluster.job_master.checkpointing.checkpoint_history import TrackedCheckpoint
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import CheckpointPlan
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    describe_checkpointing,
+)
 from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.job_details import describe_configuration

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cluster.task_executor.task_manager_runner import (
-    LocalTaskManager,
-    TaskManagerConfiguration,
-)
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import LocalTaskManager
 from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
 from tests.unit.network.exchange import SECRET, partition_id

@@ -1,6 +1,6 @@
 """Objects that carry a cluster's secret show nothing of it, as in a log or a traceback."""
 
-from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.core.ids import ResourceId
 from headrace.core.security.tls import TlsIdentity
 

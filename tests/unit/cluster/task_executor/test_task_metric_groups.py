@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from headrace.cluster.task_executor.task_manager_runner import (
-    LocalTaskManager,
-    TaskManagerConfiguration,
-)
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import LocalTaskManager
 from headrace.core.ids import OperatorId, ResourceId
 from headrace.gateways.errors import UnknownAttemptError
 from headrace.metrics.groups import MetricSample, samples_of

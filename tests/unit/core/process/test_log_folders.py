@@ -124,6 +124,6 @@ def test_a_cleaning_that_fails_refuses_no_start(
     def broken(parent: Path) -> object:
         raise PermissionError("not yours")
 
-    monkeypatch.setattr("headrace.core.process.log_folders.os.scandir", broken)
+    monkeypatch.setattr("headrace.core.process.log_files.os.scandir", broken)
     assert start(tmp_path).is_dir()
     assert "old log folders" in caplog.text and "not yours" in caplog.text

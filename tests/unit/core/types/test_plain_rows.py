@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.core.types.arrow_mapping import columns_to_rows, rows_to_columns
 from headrace.core.types.arrow_types import data_schema
-from headrace.core.types.plain_rows import plain_rows_of
+from headrace.core.types.round_trip_normalizer import plain_rows_of
 from headrace.core.types.rows import Row, RowKind
 from headrace.core.types.type_info import TypeInformation, Types
 

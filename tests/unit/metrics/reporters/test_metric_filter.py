@@ -4,7 +4,7 @@ import pytest
 
 from headrace.core.errors import ConfigurationError
 from headrace.metrics.readings import GroupReading
-from headrace.metrics.reporters.metric_filter import MetricFilter
+from headrace.metrics.reporters.reporter import MetricFilter
 from tests.unit.metrics.reporters.reports import process_reading, task_reading, user_reading
 
 GROUPS = (

@@ -15,8 +15,7 @@ from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.metrics.groups import MetricGroup
 from headrace.metrics.readings import GroupReading, MetricReport
 from headrace.metrics.reporters import prometheus
-from headrace.metrics.reporters.prometheus import PrometheusReporter
-from headrace.metrics.reporters.prometheus_families import MetricFamilies
+from headrace.metrics.reporters.prometheus import MetricFamilies, PrometheusReporter
 from testkit.waiting import wait_until
 from tests.unit.metrics.reporters.reports import (
     config,

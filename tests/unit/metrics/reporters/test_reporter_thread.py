@@ -9,8 +9,8 @@ import pytest
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.metrics.readings import MetricReport
-from headrace.metrics.reporters.metric_filter import MetricFilter
 from headrace.metrics.reporters.registry import MetricRegistry
+from headrace.metrics.reporters.reporter import MetricFilter
 from headrace.metrics.reporters.reporter_thread import SPANS_MAX, ReporterThread, ReportView
 from tests.unit.metrics.reporters.reports import (
     SPAN,

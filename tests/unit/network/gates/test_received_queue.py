@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from headrace.core.barriers import CheckpointBarrier, CheckpointOptions
 from headrace.core.threads import start_thread
 from headrace.network.flow.credit import Charge
-from headrace.network.gates.received_queue import QueuedBatch, ReceivedQueue
+from headrace.network.gates.remote_channel import QueuedBatch, ReceivedQueue
 from headrace.network.wire.frames import Data
 
 

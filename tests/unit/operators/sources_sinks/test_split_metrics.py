@@ -5,8 +5,8 @@ import pytest
 from headrace.core.clock import ManualClock
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.metrics.groups import MetricGroup
-from headrace.operators.sources_sinks import split_metrics
-from headrace.operators.sources_sinks.split_metrics import SplitMetrics
+from headrace.operators.sources_sinks import event_time_output
+from headrace.operators.sources_sinks.event_time_output import SplitMetrics
 from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
 
 
@@ -68,7 +68,7 @@ def test_a_split_that_is_released_and_one_without_a_name_have_no_figures(world: 
 def test_only_so_many_splits_have_figures_until_others_are_released(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split_metrics, "SPLITS_MAX", 2)
+    monkeypatch.setattr(event_time_output, "SPLITS_MAX", 2)
     world.watermarks.add_split("t-2")
     world.pass_time(1)
     assert not world.of("t_2")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.spark.workers import worker
 from headrace.spark.workers.worker import WorkerSpec, run_worker

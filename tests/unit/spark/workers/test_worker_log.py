@@ -109,7 +109,7 @@ def test_what_the_driver_shows_is_copied_even_where_nobody_reads_it_any_more(
 FOLDERS = """
 import sys
 from pathlib import Path
-from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.core.ids import ResourceId
 from headrace.spark.workers.worker import WorkerSpec, _process_log
 configuration = TaskManagerConfiguration(ResourceId("tm:1"), "address", b"secret", {})

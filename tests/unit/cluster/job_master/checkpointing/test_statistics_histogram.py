@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headrace.cluster.job_master.checkpointing.checkpoint_statistics_tracker import (
     StatisticsHistogram,
 )
-from headrace.core.quantiles import interpolated_quantile
+from headrace.metrics.instruments import interpolated_quantile
 
 VALUES = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=40)
 

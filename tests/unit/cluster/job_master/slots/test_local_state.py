@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.slots.local_state import LocalState
+from headrace.cluster.job_master.slots.slot_pool import LocalState
 from headrace.core.ids import (
     ExecutionAttemptId,
     ExecutionVertexId,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     describe_checkpointing,
 )
 from headrace.core.config import Settings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.quantiles import interpolated_quantile
+from headrace.metrics.instruments import interpolated_quantile
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40).map(sorted)
 
