@@ -105,7 +105,9 @@ class ProcessDriver:
         self._writes_logs = writes_logs
         self._hosts = hosts
         self._host_of: dict[ResourceId, str] = {}
-        self.handle: ClusterHandle | None = None
+        self._handle: ClusterHandle | None = None
+        # A fixed pool is asked for before whoever starts the cluster has its handle.
+        self._has_handle = threading.Event()
         self._settings = settings
         self._scratch = scratch
         self.count = count
@@ -116,6 +118,16 @@ class ProcessDriver:
         self._processes: dict[ResourceId, TaskManagerProcess] = {}
         self._released: set[ResourceId] = set()
         self._is_closed = False
+
+    @property
+    def handle(self) -> ClusterHandle | None:
+        """The cluster that the TaskManagers join, once it has started."""
+        return self._handle
+
+    @handle.setter
+    def handle(self, handle: ClusterHandle) -> None:
+        self._handle = handle
+        self._has_handle.set()
 
     @property
     def max_worker_count(self) -> int | None:
@@ -173,6 +185,7 @@ class ProcessDriver:
                 process.kill()
 
     def _host(self, worker_id: ResourceId) -> None:
+        self._has_handle.wait(60)
         assert self._listener is not None and self.handle is not None
         directory = self._scratch / str(worker_id)
         directory.mkdir()

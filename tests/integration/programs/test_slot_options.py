@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import system_random
 from headrace.functions.sink import DiscardingSink
-from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.job_master import JobDetails
 from headrace.graph.job_graph_generator import generate_job_graph
 from testkit.waiting import wait_until
@@ -24,13 +23,15 @@ from tests.integration.programs.test_wide_jobs import SETTINGS, Jobs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-SMALL, OTHER = "127.0.0.1", "127.0.0.2"
+HOST, OTHER = "127.0.0.1", "127.0.0.2"
 
 
 class Cluster(Jobs):
     """Jobs whose tasks tell in which process they are."""
 
-    def submit_telling(self, folder: Path, parallelism: int, **settings: str) -> JobId:
+    def submit_telling(
+        self, folder: Path, parallelism: int, settings: Mapping[str, str] | None = None
+    ) -> JobId:
         folder.mkdir()
         env = StreamExecutionEnvironment.get_execution_environment()
         env.set_parallelism(parallelism)
@@ -40,16 +41,13 @@ class Cluster(Jobs):
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
         numbers.rebalance().map(telling(folder), Types.LONG()).sink_to(DiscardingSink())
         job_id = JobId.generate(system_random())
-        given = {key.replace("_", "."): value for key, value in settings.items()}
-        graph = generate_job_graph(env.get_stream_graph(), job_id, Settings({**SETTINGS, **given}))
+        given = Settings({**SETTINGS, **(settings or {})})
+        graph = generate_job_graph(env.get_stream_graph(), job_id, given)
         self.handle.submit(graph)
         return job_id
 
     def details(self, job_id: JobId) -> JobDetails:
         return self.handle.call(self.handle.dispatcher.request_job_details(job_id))
-
-    def result(self, job_id: JobId) -> JobResult:
-        return self.handle.call(self.handle.dispatcher.request_job_result(job_id), 60)
 
     def registered(self) -> set[str]:
         overview = self.handle.call(self.handle.resource_manager.request_resource_overview())
@@ -80,20 +78,22 @@ def processes(folder: Path) -> set[int]:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, count: int, *hosts: str, **settings: str) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, count: int, settings: Mapping[str, str], hosts: Sequence[str] = (HOST,)
+) -> Iterator[Cluster]:
     (folder / "scratch").mkdir()
-    given = {key.replace("__", "-").replace("_", "."): value for key, value in settings.items()}
-    with process_cluster(
-        folder / "scratch", count, {**SETTINGS, **given}, hosts=hosts or (SMALL,)
-    ) as (handle, driver):
+    with process_cluster(folder / "scratch", count, {**SETTINGS, **settings}, hosts=hosts) as (
+        handle,
+        driver,
+    ):
         yield Cluster(handle, driver)
 
 
 def test_no_more_slots_come_than_the_cluster_may_have(tmp_path: Path) -> None:
-    with cluster(tmp_path, 4, **{"slotmanager.number__of__slots.max": "2"}) as one:
+    with cluster(tmp_path, 4, {"slotmanager.number-of-slots.max": "2"}) as one:
         narrow = one.submit_telling(tmp_path / "narrow", 2)
         wait_until(lambda: one.runs(narrow), what="a job of two slots runs")
-        wide = one.submit_telling(tmp_path / "wide", 3, **{"slot.request.timeout": "1 s"})
+        wide = one.submit_telling(tmp_path / "wide", 3, {"slot.request.timeout": "1 s"})
         wait_until(lambda: one.details(wide).failure is not None, what="the wait is over")
         failure = one.details(wide).failure
         assert failure is not None
@@ -102,7 +102,7 @@ def test_no_more_slots_come_than_the_cluster_may_have(tmp_path: Path) -> None:
 
 
 def test_a_spare_task_manager_takes_the_place_of_one_that_is_lost(tmp_path: Path) -> None:
-    with cluster(tmp_path, 4, **{"slotmanager.redundant__taskmanager__num": "1"}) as one:
+    with cluster(tmp_path, 4, {"slotmanager.redundant-taskmanager-num": "1"}) as one:
         job = one.submit_telling(tmp_path / "job", 1)
         wait_until(lambda: len(one.free()) == 1, what="one that is idle")
         wait_until(lambda: one.runs(job), what="the job runs")
@@ -119,11 +119,11 @@ def test_slots_are_taken_of_one_task_manager_or_spread_out(
     tmp_path: Path, mode: str, count: int
 ) -> None:
     settings = {
-        "taskmanager.load__balance.mode": mode,
+        "taskmanager.load-balance.mode": mode,
         "taskmanager.numberOfTaskSlots": "2",
-        "headrace.taskmanager.fixed__pool.size": "2",
+        "headrace.taskmanager.fixed-pool.size": "2",
     }
-    with cluster(tmp_path, 2, **settings) as one:
+    with cluster(tmp_path, 2, settings) as one:
         wait_until(lambda: len(one.free()) == 2, what="both TaskManagers")
         job = one.submit_telling(tmp_path / "job", 2)
         wait_until(lambda: one.runs(job), what="the job runs")
@@ -135,10 +135,10 @@ def test_a_host_that_loses_task_managers_again_and_again_serves_what_no_other_ca
     tmp_path: Path,
 ) -> None:
     settings = {
-        "headrace.blocklist.lost__task__managers": "2",
-        "headrace.taskmanager.fixed__pool.size": "2",
+        "headrace.blocklist.lost-task-managers": "2",
+        "headrace.taskmanager.fixed-pool.size": "2",
     }
-    with cluster(tmp_path, 2, SMALL, OTHER, **settings) as one:
+    with cluster(tmp_path, 2, settings, (HOST, OTHER)) as one:
 
         def lose(host: str) -> None:
             """Have a host lose its TaskManager, and wait for the next one there."""
@@ -149,18 +149,18 @@ def test_a_host_that_loses_task_managers_again_and_again_serves_what_no_other_ca
             wait_until(lambda: len(one.free()) == 2, what="its successor")
 
         # The last loss is of the other host, whose TaskManager would therefore come last.
-        for host in (OTHER, OTHER, SMALL):
+        for host in (OTHER, OTHER, HOST):
             lose(host)
         first = one.submit_telling(tmp_path / "first", 1)
         wait_until(lambda: one.runs(first), what="the first job runs")
-        assert one.held_by(first) == {each.name for each in one.driver.on_host(SMALL)}
+        assert one.held_by(first) == {each.name for each in one.driver.on_host(HOST)}
         second = one.submit_telling(tmp_path / "second", 1)
         wait_until(lambda: one.runs(second), what="the second job runs, where there is room")
         assert one.held_by(second) == {each.name for each in one.driver.on_host(OTHER)}
 
 
 def test_a_job_above_the_quota_is_refused_and_another_one_runs(tmp_path: Path) -> None:
-    with cluster(tmp_path, 4, **{"headrace.session.slots__per__job__max": "2"}) as one:
+    with cluster(tmp_path, 4, {"headrace.session.slots-per-job-max": "2"}) as one:
         with pytest.raises(
             HeadraceError, match="needs 3 slots, and a job of this cluster may have 2"
         ):
@@ -176,9 +176,9 @@ def test_subtasks_come_back_to_the_process_that_has_their_state(tmp_path: Path) 
         "execution.state-recovery.from-local": "true",
         "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
     }
-    with cluster(tmp_path, 3, headrace_taskmanager_fixed__pool_size="3") as one:
+    with cluster(tmp_path, 3, {"headrace.taskmanager.fixed-pool.size": "3"}) as one:
         wait_until(lambda: len(one.free()) == 3, what="all TaskManagers")
-        job = one.submit_telling(tmp_path / "job", 2, **settings)
+        job = one.submit_telling(tmp_path / "job", 2, settings)
         wait_until(lambda: one.runs(job), what="the job runs")
         wait_until(lambda: one.details(job).checkpoints.counts.completed > 1, what="a checkpoint")
 
