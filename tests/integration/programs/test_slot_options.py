@@ -19,14 +19,14 @@ from headrace.gateways.job_master import JobDetails
 from headrace.graph.job_graph_generator import generate_job_graph
 from testkit.waiting import wait_until
 from tests.integration.programs.process_cluster import TaskManagerProcess, process_cluster
-from tests.integration.programs.test_wide_jobs import SETTINGS, Jobs
+from tests.integration.programs.process_jobs import BOUNDED, ProcessJobs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 HOST, OTHER = "127.0.0.1", "127.0.0.2"
 
 
-class Cluster(Jobs):
+class SlotCluster(ProcessJobs):
     """Jobs whose tasks tell in which process they are."""
 
     def submit_telling(
@@ -41,7 +41,7 @@ class Cluster(Jobs):
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
         numbers.rebalance().map(telling(folder), Types.LONG()).sink_to(DiscardingSink())
         job_id = JobId.generate(system_random())
-        given = Settings({**SETTINGS, **(settings or {})})
+        given = Settings({**BOUNDED, **(settings or {})})
         graph = generate_job_graph(env.get_stream_graph(), job_id, given)
         self.handle.submit(graph)
         return job_id
@@ -80,13 +80,13 @@ def processes(folder: Path) -> set[int]:
 @contextlib.contextmanager
 def cluster(
     folder: Path, count: int, settings: Mapping[str, str], hosts: Sequence[str] = (HOST,)
-) -> Iterator[Cluster]:
+) -> Iterator[SlotCluster]:
     (folder / "scratch").mkdir()
-    with process_cluster(folder / "scratch", count, {**SETTINGS, **settings}, hosts=hosts) as (
+    with process_cluster(folder / "scratch", count, {**BOUNDED, **settings}, hosts=hosts) as (
         handle,
         driver,
     ):
-        yield Cluster(handle, driver)
+        yield SlotCluster(handle, driver)
 
 
 def test_no_more_slots_come_than_the_cluster_may_have(tmp_path: Path) -> None:
@@ -111,6 +111,7 @@ def test_a_spare_task_manager_takes_the_place_of_one_that_is_lost(tmp_path: Path
         one.named(used).kill()
         wait_until(lambda: one.held_by(job) == {spare}, what="the job takes the spare one")
         wait_until(lambda: spare_pid in processes(tmp_path / "job"), what="the job works there")
+        assert one.named(spare).pid == spare_pid
         wait_until(lambda: len(one.free() - {spare}) == 1, what="another spare one")
 
 
@@ -167,6 +168,7 @@ def test_a_job_above_the_quota_is_refused_and_another_one_runs(tmp_path: Path) -
             one.submit_telling(tmp_path / "wide", 3)
         job = one.submit_telling(tmp_path / "narrow", 2)
         wait_until(lambda: one.runs(job), what="the job within the quota runs")
+        assert len(one.held_by(job)) == 2
 
 
 def test_subtasks_come_back_to_the_process_that_has_their_state(tmp_path: Path) -> None:

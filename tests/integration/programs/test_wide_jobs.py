@@ -5,80 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.cluster.cluster_handle import ClusterHandle
-from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.core.config import Settings
-from headrace.core.ids import JobId
-from headrace.core.lifecycle import ExecutionState, JobStatus
-from headrace.core.randomness import system_random
-from headrace.functions.sink import DiscardingSink
-from headrace.graph.job_graph_generator import generate_job_graph
 from testkit.waiting import wait_until
-from tests.integration.programs.process_cluster import ProcessDriver, process_cluster
+from tests.integration.programs.process_cluster import process_cluster
+from tests.integration.programs.process_jobs import BOUNDED, ProcessJobs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-SETTINGS = {
-    "taskmanager.memory.network.min": "32mb",
-    "taskmanager.memory.network.max": "32mb",
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.delay": "100 ms",
-    "restart-strategy.fixed-delay.attempts": "100",
-}
-
-
-class Jobs:
-    """Jobs of a cluster of processes with one slot each."""
-
-    def __init__(self, handle: ClusterHandle, driver: ProcessDriver) -> None:
-        self.handle, self.driver = handle, driver
-
-    def submit(self, parallelism: int) -> JobId:
-        env = StreamExecutionEnvironment.get_execution_environment()
-        env.set_parallelism(parallelism)
-        source = DataGeneratorSource(
-            lambda index: index, type_info=Types.LONG(), rows_per_second=100
-        )
-        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-        # All subtasks are one region: they run together or not at all.
-        numbers.rebalance().map(abs, Types.LONG()).sink_to(DiscardingSink())
-        job_id = JobId.generate(system_random())
-        self.handle.submit(generate_job_graph(env.get_stream_graph(), job_id, Settings(SETTINGS)))
-        return job_id
-
-    def runs(self, job_id: JobId) -> bool:
-        """Whether every task of the job runs."""
-        details = self.handle.call(self.handle.dispatcher.request_job_details(job_id))
-        states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
-        return all(state is ExecutionState.RUNNING for state in states)
-
-    def cancel(self, job_id: JobId) -> None:
-        self.handle.call(self.handle.dispatcher.cancel_job(job_id))
-        result = self.handle.call(self.handle.dispatcher.request_job_result(job_id), 60)
-        assert result.status is JobStatus.CANCELED
-
-    def held_by(self, job_id: JobId) -> set[str]:
-        """The TaskManagers of which the job has the slot."""
-        overview = self.handle.call(self.handle.resource_manager.request_resource_overview())
-        return {
-            str(one.resource_id)
-            for one in overview.task_managers
-            if any(slot.job_id == job_id for slot in one.slots)
-        }
-
-    def explanation(self) -> str:
-        overview = self.handle.call(self.handle.resource_manager.request_resource_overview())
-        return overview.explanation
-
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[Jobs]:
-    with process_cluster(tmp_path, 4, SETTINGS) as (handle, driver):
-        yield Jobs(handle, driver)
+def jobs(tmp_path: Path) -> Iterator[ProcessJobs]:
+    with process_cluster(tmp_path, 4, BOUNDED) as (handle, driver):
+        yield ProcessJobs(handle, driver)
 
 
-def test_a_job_that_is_too_wide_for_now_holds_no_slot_and_runs_once_it_can(jobs: Jobs) -> None:
+def test_a_job_that_is_too_wide_for_now_holds_no_slot_and_runs_once_it_can(
+    jobs: ProcessJobs,
+) -> None:
     first = jobs.submit(2)
     wait_until(lambda: jobs.runs(first), what="the first job runs")
     wide = jobs.submit(3)
@@ -93,7 +35,7 @@ def test_a_job_that_is_too_wide_for_now_holds_no_slot_and_runs_once_it_can(jobs:
 
 
 def test_of_two_jobs_that_would_hold_half_each_the_first_runs_and_then_the_other(
-    jobs: Jobs,
+    jobs: ProcessJobs,
 ) -> None:
     first, second = jobs.submit(2), jobs.submit(2)
     wait_until(lambda: jobs.runs(first) and jobs.runs(second), what="both jobs run")
@@ -108,5 +50,6 @@ def test_of_two_jobs_that_would_hold_half_each_the_first_runs_and_then_the_other
         what="the second job gives back what it has left",
     )
     wait_until(lambda: jobs.runs(first), what="the first job has the slots of both")
+    assert not jobs.runs(second)
     jobs.cancel(first)
     wait_until(lambda: jobs.runs(second), what="the second job runs")
