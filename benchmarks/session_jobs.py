@@ -1,12 +1,13 @@
 """How long does a job of two tasks wait until it runs, when eight clients bring two hundred to one session at once?
 
-The session is a daemon on Spark, as `headrace cluster start` makes it, with four TaskManagers that jobs share. Each
-client is a process of its own: it submits a job over REST, asks until all its tasks run, and submits the next one
-while those before go on. Then all jobs are cancelled, and rounds of as many follow until `--ended` jobs have ended:
-figures are what the driver's process keeps per ended job, from a round that has warmed it up to the last one, and how
-many threads, sockets and files it has more than before.
+The session is a daemon on Spark, as `headrace cluster start` makes it: with four TaskManagers that jobs share, or,
+`--exclusive` and its default, with a TaskManager for each job alone, which is started when the job comes; `--spare`
+says how many are kept ahead of the jobs. Each client is a process of its own: it submits a job over REST, asks until
+all its tasks run, and submits the next one while those before go on. Then all jobs are cancelled, and rounds of as many
+follow until `--ended` jobs have ended: figures are what the driver's process keeps per ended job, from a round that has
+warmed it up to the last one, and how many threads, sockets and files it has more than before.
 
-    python -m benchmarks.session_jobs [--jobs 200] [--clients 8] [--ended 1000] [--dry]
+    python -m benchmarks.session_jobs [--jobs 200] [--clients 8] [--ended 1000] [--exclusive] [--spare 0] [--dry]
 """
 
 import argparse
@@ -135,17 +136,33 @@ def end_all(cluster: RestClusterClient) -> None:
     time.sleep(SETTLE_S)
 
 
-def measure(client_count: int, job_count: int, ended_count: int) -> dict[str, Any]:
-    """Return the figures of one session."""
+def shared_settings(job_count: int) -> dict[str, str]:
+    """Return settings of a session whose TaskManagers are there before the jobs, and shared by them."""
+    return {
+        "headrace.resourcemanager.exclusive-task-managers": "false",
+        "headrace.spark.slots": str(TASK_MANAGERS),
+        "headrace.taskmanager.fixed-pool.size": str(TASK_MANAGERS),
+        "taskmanager.numberOfTaskSlots": str(-(-job_count // TASK_MANAGERS)),
+    }
+
+
+def exclusive_settings(job_count: int, spare_count: int) -> dict[str, str]:
+    """Return settings of a session each of whose jobs has a TaskManager of its own."""
+    return {
+        "headrace.spark.slots": str(job_count + spare_count),
+        "slotmanager.redundant-taskmanager-num": str(spare_count),
+    }
+
+
+def measure(
+    settings: dict[str, str], slot_count: int, client_count: int, job_count: int, ended_count: int
+) -> dict[str, Any]:
+    """Return the figures of one session, once it has `slot_count` slots."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["HEADRACE_HOME"] = home
-        slots = -(-job_count // TASK_MANAGERS)
         settings = {
+            **settings,
             "spark.ui.enabled": "false",
-            "headrace.resourcemanager.exclusive-task-managers": "false",
-            "headrace.spark.slots": str(TASK_MANAGERS),
-            "headrace.taskmanager.fixed-pool.size": str(TASK_MANAGERS),
-            "taskmanager.numberOfTaskSlots": str(slots),
             # So that a client sees soon what it waits for.
             "web.refresh-interval": "50 ms",
         }
@@ -157,6 +174,8 @@ def measure(client_count: int, job_count: int, ended_count: int) -> dict[str, An
         session = json.loads(started.stdout)
         try:
             with RestClusterClient(session["address"]) as cluster:
+                while cluster.slots_available() < slot_count:
+                    time.sleep(LOOK_S)
                 return rounds(cluster, session["pid"], client_count, job_count, ended_count)
         finally:
             subprocess.run([*command, "stop"], check=True, stdout=subprocess.DEVNULL)
@@ -166,8 +185,6 @@ def rounds(
     cluster: RestClusterClient, process: int, client_count: int, job_count: int, ended_count: int
 ) -> dict[str, Any]:
     """Bring jobs and end them, until enough have ended."""
-    while cluster.slots_total() < job_count:
-        time.sleep(LOOK_S)
     # What the first jobs load stays, and is no job's.
     waits_of_clients(cluster.address, 1, 1)
     end_all(cluster)
@@ -208,9 +225,18 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--ended", type=int, default=1000)
+    parser.add_argument("--exclusive", action="store_true", help="a TaskManager for each job alone")
+    parser.add_argument(
+        "--spare", type=int, default=0, help="idle ones that are kept for next jobs"
+    )
     parser.add_argument("--dry", action="store_true", help="print only, keep no result")
     options = parser.parse_args()
-    figures = measure(options.clients, options.jobs, options.ended)
+    counts = options.clients, options.jobs, options.ended
+    if options.exclusive:
+        figures = measure(exclusive_settings(options.jobs, options.spare), 0, *counts)
+    else:
+        figures = measure(shared_settings(options.jobs), options.jobs, *counts)
+    figures |= {"exclusive": options.exclusive, "spare": options.spare}
     show_or_record("session_jobs", figures, is_dry=options.dry)
 
 

@@ -62,8 +62,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- gateways.errors: BlobError, CheckpointFailedError, ClusterShutDownError, CoordinatorBusyError
 +- gateways.errors: DuplicateJobSubmissionError, NotLeadingError
 +- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
-+- gateways.errors: TaskBuildError, TaskSubmissionError, UnfitArchiveError
-+- gateways.errors: UnknownAttemptError, UnknownJobError, UnknownOperatorError
++- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
 +- rest.client_errors: RestError
 +- rest.programs.uploaded_programs: UploadRefusedError
 +- rest.history.archive_file: DamagedArchiveError

@@ -21,6 +21,7 @@ HeadraceError
 |  +- BlobNotFoundError           the blob server does not have it (any more)
 |  +- BlobCorruptedError          its content is not what its key says
 |  +- BlobStorageError            its file cannot be written or read: most often a full disk
+|  +- UnfitArchiveError           an archive that came with a job cannot be unpacked, here or anywhere
 |  +- BlobTransferError           it could not be uploaded or fetched, after all retries
 +- checkpoint.errors: StateReadError  there with what tasks raise of it
    +- StateReadTimeoutError       the subtask has not come to it in time

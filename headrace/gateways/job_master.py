@@ -403,6 +403,10 @@ class JobMasterGateway(JobGateway, Protocol):
         """The host takes a TaskManager away, which goes on for `grace_ms` at most: leave it before that."""
         ...
 
+    def request_slots_back(self, reason: str) -> None:
+        """Give back all slots, where the job waits for more of them and nothing of it runs: another job needs them."""
+        ...
+
     def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:
         """No TaskManager can ever give a slot with these declared resources."""
         ...

@@ -394,6 +394,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     ) -> None:
         self._decommissioning.announced(resource_id, cause, grace_ms)
 
+    def request_slots_back(self, reason: str) -> None:
+        if self._scheduler.is_waiting_with_nothing_deployed:
+            self._slots.give_back(reason)
+
     def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:
         self._slots.cannot_be(profile, explanation)
 

@@ -151,6 +151,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._is_blocked,
             self._workers.profile_of,
             self._workers.refusal_of_size,
+            self._workers.slot_capacity,
         )
         self._data_sets: Final = ClusterPartitionRelease(
             self,

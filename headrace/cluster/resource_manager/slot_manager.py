@@ -41,8 +41,11 @@ from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
 
+_HELD_BACK: Final = " and takes none before other jobs have freed as many"
 _ANY_JOB: Final = JobId(bytes(16))
 _NO_BOUND: Final = 1 << 60
+_ASK_BACK_PAUSE_MS: Final = 1_000.0
+"""Interval at which slots are asked back: a job whose tasks have not all ended yet keeps them."""
 _REFUSED_SLOT_PAUSE_MS: Final = 100.0
 """A refused slot is matched again only after this, so that a refusing TaskManager is not asked in a loop."""
 
@@ -52,7 +55,7 @@ class SlotManager:
 
     TaskManagers that are blocked (`is_blocked`) serve what no other one can. `size_of` a worker tells for which profile
     it was asked for, if for one. `refusal_of_size(profile, usual)` says why no worker can have these resources, or
-    nothing: who asks for them is told at once.
+    nothing: who asks for them is told at once. `capacity()`: slots that the cluster can have, if anybody knows.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class SlotManager:
         is_blocked: Callable[[ResourceId], bool],
         size_of: Callable[[ResourceId], ResourceProfile | None],
         refusal_of_size: Callable[[ResourceProfile, ResourceProfile], str],
+        capacity: Callable[[], int | None],
     ) -> None:
         self._endpoint: Final = endpoint
         self._resource_manager_id: Final = resource_manager_id
@@ -78,6 +82,7 @@ class SlotManager:
         self._refusal_of_size: Final = refusal_of_size
         self._expected: Final = expected_resources(settings)
         self._refused: set[tuple[JobId, ResourceProfile]] = set()
+        self._is_asking_back = False
         mode = member_of(TaskManagerLoadBalanceMode, settings, LOAD_BALANCE_MODE)
         self.matching: Final = SlotMatching(
             lambda: AllocationId.generate(random),
@@ -86,6 +91,8 @@ class SlotManager:
             is_blocked=is_blocked,
             is_sized=lambda worker_id: size_of(worker_id) is not None,
             are_cut=settings.get_option(FINE_GRAINED),
+            capacity=capacity,
+            slots_per_worker=self._slots_per_worker,
         )
         """Slots and needs as they stand, to be read only; `handle` changes them."""
         self.waiting_since_ms: dict[JobId, float] = {}
@@ -122,6 +129,23 @@ class SlotManager:
                 tuple(sized.elements()),
             )
         )
+        self._ask_back()
+
+    def _ask_back(self) -> None:
+        """Have jobs that wait give back slots with which another one could run; those that are busy are asked again."""
+        if self._is_asking_back:
+            return
+        for job_id in self.matching.admission().to_give_back:
+            job_master = self._job_masters.find(job_id)
+            if job_master is not None:
+                self._is_asking_back = True
+                job_master.gateway.request_slots_back("another job can run with them")
+        if self._is_asking_back:
+            self._endpoint.schedule_run_async(_ASK_BACK_PAUSE_MS, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._is_asking_back = False
+        self._ask_back()
 
     def _missing(self, missing: Sequence[MissingSlots]) -> tuple[int, Counter[ResourceProfile]]:
         """Return how many slots of usual TaskManagers are missing, and the sizes of those that need one of their own.
@@ -231,7 +255,7 @@ def explain_missing(
         return ""
     needs = ", ".join(
         f"job {entry.job_id.hex()[:8]} lacks {entry.missing_count} of {entry.required_count} slot(s)"
-        f"{_profile_text(entry.profile)}"
+        f"{_profile_text(entry.profile)}{_HELD_BACK if entry.is_held_back else ''}"
         for entry in missing
     )
     has = (

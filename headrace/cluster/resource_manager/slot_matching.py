@@ -7,16 +7,18 @@
 Requirements are whole sets: what a job declares replaces what it declared before. Exclusive TaskManagers belong to the
 first job that is given a slot of theirs, and are spent once that job needs none any more. A request that names
 resources has a slot cut for it, of what its TaskManager has left; one that does not takes one of the slots that are
-always there, while so much is left.
+always there, while so much is left. A job that cannot have all its slots before others free some takes none (see
+slot_admission).
 Source: Flink FineGrainedSlotManager, DefaultResourceAllocationStrategy, DefaultSlotStatusSyncer.
 """
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.cluster.resource_manager.slot_admission import Admission, Claim, admit
 from headrace.core.ids import AllocationId, JobId, ResourceId, SlotId
 from headrace.core.resource_profile import ResourceProfile, order_of_size, sum_of, unserved
 from headrace.gateways.messages import SlotStatus
@@ -123,6 +125,8 @@ class MissingSlots:
     profile: ResourceProfile
     required_count: int
     missing_count: int
+    is_held_back: bool = False
+    """Whether it takes none before other jobs have freed as many as it lacks."""
 
 
 @dataclass
@@ -146,7 +150,8 @@ class SlotMatching:
 
     TaskManagers are filled in order of arrival; where slots `are_spread_out`, the one that is used least comes next.
     Those that are blocked (`is_blocked`) come last. Those that were made for requests of one size (`is_sized`) serve no
-    request without one. Where slots are not `are_cut`, all are those that are always there.
+    request without one. Where slots are not `are_cut`, all are those that are always there. `capacity()` is the number
+    of slots that there can be, if that is known; a TaskManager has `slots_per_worker` of them.
     """
 
     new_allocation_id: Callable[[], AllocationId]
@@ -155,6 +160,8 @@ class SlotMatching:
     is_blocked: Callable[[ResourceId], bool] = lambda _: False
     is_sized: Callable[[ResourceId], bool] = lambda _: False
     are_cut: bool = True
+    capacity: Callable[[], int | None] = lambda: None
+    slots_per_worker: int = 1
     _slots: dict[ResourceId, dict[int, _Slot]] = field(
         default_factory=dict[ResourceId, dict[int, _Slot]]
     )
@@ -198,12 +205,55 @@ class SlotMatching:
 
     def missing(self) -> list[MissingSlots]:
         """Return the missing slots of each job: those that no free or pending slot serves."""
+        held_back = self.admission().held_back
+        held = self._held()
         return [
-            MissingSlots(job_id, requirement.profile, requirement.slot_count, count)
+            MissingSlots(
+                job_id, requirement.profile, requirement.slot_count, count, job_id in held_back
+            )
             for job_id in self._requirements
-            for requirement, count in self._unfulfilled(job_id)
+            for requirement, count in self._unfulfilled(job_id, held)
             if count
         ]
+
+    def admission(self) -> Admission:
+        """Return which jobs take no slots for now. Where slots differ in size, all do: numbers say nothing there."""
+        capacity = self.capacity()
+        if capacity is None or self._are_sizes_mixed():
+            return Admission()
+        held = self._claimed()
+        jobs = [
+            *self._requirements,
+            *(job_id for job_id in held if job_id not in self._requirements),
+        ]
+        claims = [
+            Claim(job_id, self._claim_of(self._requirements.get(job_id, ())), held[job_id])
+            for job_id in jobs
+        ]
+        return admit(claims, capacity)
+
+    def _are_sizes_mixed(self) -> bool:
+        return any(
+            not each.profile.is_unspecified for job in self._requirements.values() for each in job
+        ) or any(slot.is_cut for slots in self._slots.values() for slot in slots.values())
+
+    def _claim_of(self, requirements: Sequence[ResourceRequirement]) -> int:
+        count = sum(each.slot_count for each in requirements)
+        each = self.slots_per_worker
+        return -(-count // each) * each if self.is_exclusive else count
+
+    def _claimed(self) -> Counter[JobId]:
+        """Slots that each job keeps from the others; of an exclusive TaskManager all."""
+        claimed: Counter[JobId] = Counter()
+        for resource_id, slots in self._slots.items():
+            if resource_id in self._leaving:
+                continue
+            owner = self._owners.get(resource_id)
+            if owner is not None:
+                claimed[owner] += len(slots) if owner in self._requirements else 0
+            else:
+                claimed.update(slot.job_id for slot in slots.values() if slot.job_id is not None)
+        return claimed
 
     def idle_task_managers(self) -> list[ResourceId]:
         """TaskManagers none of whose slots is given away."""
@@ -330,25 +380,35 @@ class SlotMatching:
     def _changed(self, resource_id: ResourceId) -> None:
         self._change_numbers[resource_id] = self._change_numbers.get(resource_id, 0) + 1
 
-    def _unfulfilled(self, job_id: JobId) -> list[tuple[ResourceRequirement, int]]:
+    def _held(self) -> dict[JobId, Counter[ResourceProfile]]:
+        """Slots of each job by their profiles, but those that end soon."""
+        held: dict[JobId, Counter[ResourceProfile]] = {}
+        for resource_id, slots in self._slots.items():
+            if resource_id not in self._leaving:
+                for slot in slots.values():
+                    if slot.job_id is not None:
+                        held.setdefault(slot.job_id, Counter())[slot.profile] += 1
+        return held
+
+    def _unfulfilled(
+        self, job_id: JobId, held: Mapping[JobId, Counter[ResourceProfile]]
+    ) -> list[tuple[ResourceRequirement, int]]:
         """The job's requirements, largest first, each with how many of its slots are missing."""
-        held = Counter(
-            slot.profile
-            for resource_id, slots in self._slots.items()
-            if resource_id not in self._leaving
-            for slot in slots.values()
-            if slot.job_id == job_id
-        )
         requirements = sorted(
             self._requirements[job_id], key=lambda each: order_of_size(each.profile), reverse=True
         )
-        missing = unserved({each.profile: each.slot_count for each in requirements}, held)
+        missing = unserved(
+            {each.profile: each.slot_count for each in requirements}, held.get(job_id, {})
+        )
         return [(each, missing[each.profile]) for each in requirements]
 
     def _match(self) -> list[AllocateSlot]:
         actions: list[AllocateSlot] = []
+        held, held_back = self._held(), self.admission().held_back
         for job_id in self._requirements:
-            for requirement, missing in self._unfulfilled(job_id):
+            if job_id in held_back:
+                continue
+            for requirement, missing in self._unfulfilled(job_id, held):
                 for _ in range(missing):
                     action = self._reserve(job_id, requirement.profile)
                     if action is None:

@@ -194,6 +194,12 @@ class Workers:
             return f"{FIXED_POOL_SIZE.key} keeps all TaskManagers alike: unset it, or make each of them larger"
         return self._host.refusal_of(profile, usual)
 
+    def slot_capacity(self) -> int | None:
+        """Return the slots that there can be as the host is now, where that is known."""
+        limits = replace(self._pool.limits, max_count=self._host.max_worker_count)
+        count = limits.worker_count_max if limits.fixed_count is None else limits.fixed_count
+        return None if count is None else count * limits.slots_per_worker
+
     @property
     def pending_count(self) -> int:
         """Workers that were asked for and have not registered."""

@@ -7,7 +7,9 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +93,25 @@ class ProcessDriver:
     """Starts TaskManagers as processes. Implements ResourceManagerDriver."""
 
     def __init__(
-        self, settings: Settings, scratch: Path, count: int, *, writes_logs: bool = False
+        self,
+        settings: Settings,
+        scratch: Path,
+        count: int,
+        *,
+        writes_logs: bool = False,
+        hosts: Sequence[str] = ("127.0.0.1",),
     ) -> None:
+        """`hosts`: loopback addresses as if of several hosts; a TaskManager comes to the one that has the fewest."""
         self._writes_logs = writes_logs
-        self.handle: ClusterHandle | None = None
+        self._hosts = hosts
+        self._host_of: dict[ResourceId, str] = {}
+        self._handle: ClusterHandle | None = None
+        # A fixed pool is asked for before whoever starts the cluster has its handle.
+        self._has_handle = threading.Event()
         self._settings = settings
         self._scratch = scratch
-        self._count = count
+        self.count = count
+        """TaskManagers for which there is room."""
         self._listener: WorkerListener | None = None
         # Guards the processes: each is started and awaited by a thread of its own.
         self._lock = threading.Lock()
@@ -106,8 +120,18 @@ class ProcessDriver:
         self._is_closed = False
 
     @property
+    def handle(self) -> ClusterHandle | None:
+        """The cluster that the TaskManagers join, once it has started."""
+        return self._handle
+
+    @handle.setter
+    def handle(self, handle: ClusterHandle) -> None:
+        self._handle = handle
+        self._has_handle.set()
+
+    @property
     def max_worker_count(self) -> int | None:
-        return self._count
+        return self.count
 
     @property
     def live(self) -> list[TaskManagerProcess]:
@@ -142,6 +166,18 @@ class ProcessDriver:
         for process in processes:
             process.stop()
 
+    def on_host(self, host: str) -> list[TaskManagerProcess]:
+        """Those of them that run there."""
+        return [one for one in self.live if self._host_of[ResourceId(one.name)] == host]
+
+    def _emptiest_host(self) -> str:
+        used = Counter(
+            self._host_of[key]
+            for key, each in self._processes.items()
+            if key not in self._released and each.is_alive
+        )
+        return min(self._hosts, key=lambda host: used[host])
+
     def kill_all(self) -> None:
         """Whatever happened, nothing is left of them."""
         with self._lock:
@@ -149,6 +185,7 @@ class ProcessDriver:
                 process.kill()
 
     def _host(self, worker_id: ResourceId) -> None:
+        self._has_handle.wait(60)
         assert self._listener is not None and self.handle is not None
         directory = self._scratch / str(worker_id)
         directory.mkdir()
@@ -161,6 +198,8 @@ class ProcessDriver:
             log_folder=private_folder(directory / "logs") if self._writes_logs else None,
         )
         with self._lock:
+            host = self._host_of[worker_id] = self._emptiest_host()
+            configuration = replace(configuration, bind_host=host, advertised_host=host)
             if self._is_closed or worker_id in self._released:
                 reason = "it is not needed any more"
             else:
@@ -174,14 +213,21 @@ class ProcessDriver:
 
 @contextlib.contextmanager
 def process_cluster(
-    scratch: Path, count: int, settings: Mapping[str, str], log_folder: Path | None = None
+    scratch: Path,
+    count: int,
+    settings: Mapping[str, str],
+    log_folder: Path | None = None,
+    *,
+    hosts: Sequence[str] = ("127.0.0.1",),
 ) -> Iterator[tuple[ClusterHandle, ProcessDriver]]:
     """A cluster of up to `count` TaskManagers, which come when a job needs them and end with the block.
 
     `log_folder` is the driver's. With one, each TaskManager writes its log to a folder of its own, as on other hosts.
     """
     chosen = Settings(settings)
-    driver: Any = ProcessDriver(chosen, scratch, count, writes_logs=log_folder is not None)
+    driver: Any = ProcessDriver(
+        chosen, scratch, count, writes_logs=log_folder is not None, hosts=hosts
+    )
     entrypoint = ClusterEntrypoint(
         chosen,
         driver,

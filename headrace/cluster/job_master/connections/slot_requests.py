@@ -92,6 +92,11 @@ class SlotRequests:
             self._task_managers.free_slot(slot, "the job does not need it")
         self._endpoint.schedule_run_async(self._idle_timeout_ms, self.return_idle)
 
+    def give_back(self, reason: str) -> None:
+        """Give back every slot, while nobody is in any: the job goes on waiting for all that it needs."""
+        for slot in self._pool.take_all():
+            self._task_managers.free_slot(slot, reason)
+
     async def _did_not_come(self) -> None:
         explanation = await self._resource_manager.explain()
         error = NoResourceAvailableError(

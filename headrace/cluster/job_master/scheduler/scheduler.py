@@ -158,6 +158,11 @@ class Scheduler:
         return isinstance(self._state, WaitingForSlots)
 
     @property
+    def is_waiting_with_nothing_deployed(self) -> bool:
+        """Whether it waits for slots, and no part of the job is in any meanwhile."""
+        return self.is_waiting_for_slots and not any(each.is_deployed for each in self.executions)
+
+    @property
     def history(self) -> FailureHistory:
         """The failures of the job so far."""
         return self.failures.history

@@ -190,6 +190,12 @@ class SlotPool:
                 del self._held[allocation_id]
         return tuple(idle)
 
+    def take_all(self) -> tuple[PhysicalSlot, ...]:
+        """Remove and return every slot."""
+        slots = self.slots
+        self._held.clear()
+        return slots
+
     @property
     def slots(self) -> tuple[PhysicalSlot, ...]:
         """Every slot held."""

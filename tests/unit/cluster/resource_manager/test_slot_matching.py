@@ -75,6 +75,40 @@ def test_a_blocked_task_manager_serves_only_what_no_other_one_can() -> None:
     assert matching.missing() == []
 
 
+def test_a_job_that_cannot_have_all_its_slots_takes_none_and_a_narrower_one_behind_it_does() -> (
+    None
+):
+    numbers = itertools.count(1)
+    matching = SlotMatching(lambda: allocation(next(numbers)), capacity=lambda: 3)
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 3)))
+    assert len(matching.handle(need(1))) == 1
+    assert matching.handle(need(3, OTHER_JOB)) == []
+    assert matching.missing() == [MissingSlots(OTHER_JOB, ANY_PROFILE, 3, 3, is_held_back=True)]
+    third = JobId(b"3" * 16)
+    assert len(matching.handle(need(2, third))) == 2
+    matching.handle(need(0))
+    matching.handle(SlotFreed(TM_1, allocation(1)))
+    assert matching.handle(need(0, third)) == []
+    assert matching.handle(SlotFreed(TM_1, allocation(2))) == []
+    assert len(matching.handle(SlotFreed(TM_1, allocation(3)))) == 3
+    assert matching.missing() == []
+
+
+def test_of_exclusive_task_managers_whole_ones_count() -> None:
+    numbers = itertools.count(1)
+    matching = SlotMatching(
+        lambda: allocation(next(numbers)),
+        is_exclusive=True,
+        capacity=lambda: 4,
+        slots_per_worker=2,
+    )
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 2)))
+    matching.handle(TaskManagerAdded(TM_2, empty_slots(TM_2, 2)))
+    assert len(matching.handle(need(1))) == 1
+    assert matching.handle(need(3, OTHER_JOB)) == []
+    assert len(matching.handle(need(2, JobId(b"3" * 16)))) == 2
+
+
 def test_what_no_slot_serves_is_missing_until_a_task_manager_comes() -> None:
     matching = new_matching()
     assert matching.handle(need(2)) == []
