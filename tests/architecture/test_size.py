@@ -14,22 +14,22 @@ CEILINGS: Final = {
     "checkpoint": (23, 2_760),
     "cli": (62, 5_680),
     "client": (9, 720),
-    "cluster": (166, 15_940),
+    "cluster": (166, 16_000),
     "common": (21, 150),
     "connectors": (58, 6_130),
     "core": (61, 5_840),
     "datastream": (40, 400),
     "functions": (29, 3_040),
     "gateways": (14, 1_105),
-    "graph": (11, 1_450),
+    "graph": (11, 1_455),
     "headrace": (3, 60),
     "metrics": (27, 2_225),
     "network": (87, 9_500),
-    "operators": (51, 5_900),
+    "operators": (51, 5_920),
     "rest": (81, 7_690),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (53, 6_430),
+    "spark": (54, 6_585),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_420)
+WHEEL_CEILING: Final = (958, 95_680)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
