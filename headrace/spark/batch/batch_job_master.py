@@ -439,10 +439,8 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             if graph.artifacts:
                 files = self._sent_files()
             # What another process's functions import must meet no module of another job's.
-            brings = bool(graph.artifacts) or (
-                not self._is_of_program and PYTHON_FILES.key in graph.settings
-            )
-            workers = group if brings else ""
+            brings_modules = not self._is_of_program and graph.settings.get(PYTHON_FILES.key)
+            workers = group if graph.artifacts or brings_modules else ""
             job = BatchJob(
                 host.spark,
                 graph,
