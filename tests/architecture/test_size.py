@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (81, 7_700),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (53, 6_430),
+    "spark": (53, 6_445),
     "state": (29, 3_600),
     "state_processor": (16, 2_200),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 95_500)
+WHEEL_CEILING: Final = (957, 95_520)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
