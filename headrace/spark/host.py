@@ -12,6 +12,8 @@ from math import ceil, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark import InheritableThread
+
 from headrace.api.executors import default_settings
 from headrace.api.settings.job_artifacts import python_files
 from headrace.cluster.blob.blob_client import content_of
@@ -308,8 +310,16 @@ class SparkHost:
             log_folder=self._log_folder,
         )
         cluster_id = storage_folder(settings) if is_highly_available(settings) else ""
+        executor_count = 0 if self.sizes.grows_on_demand else self._kind.executor_count or 1
+        warm_up = InheritableThread(
+            target=jobs.warm_up, args=(executor_count,), name="headrace-warm-up", daemon=True
+        )
 
         def stands_by(leader: LeaderRecord | None) -> None:
+            # Now that there is time for it: the next leader's first worker is waited for. Executors that come on demand
+            # would come for this alone.
+            if leader is not None and self._handle is None and executor_count and not warm_up.ident:
+                warm_up.start()
             if (handle := self._handle) is not None:
                 web_monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
             if on_standby is not None:

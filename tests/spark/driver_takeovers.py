@@ -53,7 +53,8 @@ def _kill(folder: Path, started: list[Program], what: str, follower: str) -> Out
     options = ("cluster", "start", "--supervise", *highly_available(folder), *NO_UI)
     first = commands.daemon(*options, "--name", "first")
     if follower != "first":
-        commands.daemon(*options, "--standby", "--name", follower)
+        standby = commands.daemon(*options, "--standby", "--name", follower)
+        wait_until(lambda: bool(standby.daemons()), 60, "a Spark that has run Python already")
     checkpoints = ("-D", "execution.checkpointing.interval=500 ms")
     commands("run", "-d", "--cluster", "first", *checkpoints, "endless.py", "lasting")
     wait_until(lambda: any(folder.glob("ha/**/_metadata")), 60, "a checkpoint")

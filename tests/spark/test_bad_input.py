@@ -201,7 +201,8 @@ raise SystemExit
 """
     line = runs.refused(body)
     assert re.match(
-        r"job 'left behind' \([0-9a-f]{32}\) was still (CREATED|RUNNING) when the program", line
+        r"job 'left behind' \([0-9a-f]{32}\) was still (INITIALIZING|CREATED|RUNNING) when the program",
+        line,
     )
     assert "client.get_job_execution_result().result()" in line
 

@@ -5,6 +5,7 @@ and tags belong to the thread that submits.
 """
 
 import enum
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from headrace.spark.session.jvm import ApplicationSlots, jvm_calls, jvm_context
 from headrace.spark.session.spark_errors import root_message
 from headrace.spark.workers.worker_sizes import WorkerSizes
 
+_LOG: Final = logging.getLogger(__name__)
 WorkerBody = Callable[[Iterable[int]], Iterable[str]]
 """Body of the task: takes the (undrained) input of its partition, returns the job's result."""
 
@@ -149,6 +151,15 @@ class SparkWorkerJobs:
         """Cancel the worker's job group."""
         with jvm_calls():
             self._context.cancelJobGroup(job_group(worker_id))
+
+    def warm_up(self, executor_count: int) -> None:
+        """Have executors run Python once, so that their first workers need not wait until Spark can; on any thread."""
+        try:
+            with jvm_calls():
+                numbers = self._context.parallelize(range(executor_count), executor_count)
+                numbers.mapPartitions(list).count()
+        except Exception as error:
+            _LOG.info("the first worker comes later, as Spark ran no Python before: %s", error)
 
     def slot_count(self) -> int | None:
         """Return the number of tasks the application can run at once now, or None if it grows on demand."""

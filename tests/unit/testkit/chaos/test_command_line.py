@@ -39,7 +39,9 @@ def test_all_is_every_group_but_the_smoke_test_and_the_bugs(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(monkeypatch, "all") == 0
-    assert {command[0] for command in started} == {*GROUPS, "leaders", "bugs"} - {"smoke"}
+    assert {command[0] for command in started} == {*GROUPS, "leaders", "takeovers", "bugs"} - {
+        "smoke"
+    }
 
 
 def test_kills_of_leaders_are_runs_of_the_tests_own_drivers(

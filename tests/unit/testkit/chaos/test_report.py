@@ -49,9 +49,8 @@ def test_the_page_counts_disturbances_under_the_name_of_older_files_too() -> Non
 
 def test_kills_of_leaders_are_runs_of_the_page_though_no_seed_repeats_them() -> None:
     late = Outcome("leader: the job is stored", 12.5).judged()
-    page = page_of(
-        [RUN, Outcome("leader: the job is stored", 8.0).line(0, 20.0, 2.4), late.line(1, 25.0, 3.0)]
-    )
+    early = Outcome("leader: the job is stored", 8.0)
+    page = page_of([RUN, early.line("leaders", 0, 20.0, 2.4), late.line("leaders", 1, 25.0, 3.0)])
     assert "2 of 3 runs were exact" in page
     assert "| leaders | leader: the job is stored | 2 | 1 | 2 | 10.2 | 12.5 |" in page
     assert (
