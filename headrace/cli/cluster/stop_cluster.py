@@ -66,9 +66,7 @@ def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: s
         process.await_end(connection, timeout_s, is_forced=force, note=session.note)
     elif not comes(lambda: _is_unreachable(session), timeout_s):
         raise StillRunningError(connection, timeout_s, "look at it on its own machine")
-    if supervision is not None and not comes(_process_of(supervision).is_gone, _LEAVE_S):
-        # The driver has died meanwhile, and not heard that it was to end in order.
-        _end_supervisor(session, supervision, timeout_s, is_forced=force)
+    _await_supervisor(session, supervision, timeout_s, is_forced=force)
     return _has_ended(session, connection.name, connection.address)
 
 
@@ -89,6 +87,17 @@ def _stop_restarting(
             "high-availability settings starts"
         )
     return _has_ended(session, supervision.name, "")
+
+
+def _await_supervisor(
+    session: ClusterSession, supervision: Supervision | None, timeout_s: float, *, is_forced: bool
+) -> None:
+    """Wait until the supervisor of a driver that has ended in order has ended too, and end it where it does not.
+
+    The driver may have died a moment before it was to end: then the next one is about to start.
+    """
+    if supervision is not None and not comes(_process_of(supervision).is_gone, _LEAVE_S):
+        _end_supervisor(session, supervision, timeout_s, is_forced=is_forced)
 
 
 def _end_supervisor(
@@ -114,9 +123,11 @@ def _stop_standby(
 ) -> int:
     """End a standby, which serves nobody and hears signals alone."""
     process = LocalProcess(standby.pid, standby.start_ticks)
+    supervision = supervision_of(standby.pid)
     place = ClusterConnection(standby.leader_address, pid=standby.pid, name=standby.name)
     process.send(signal.SIGTERM)
     process.await_end(place, timeout_s, is_forced=is_forced, note=session.note)
+    _await_supervisor(session, supervision, timeout_s, is_forced=is_forced)
     session.answer({"name": standby.name, "address": ""})
     session.say(f"Standby {standby.name} has ended.")
     return 0
