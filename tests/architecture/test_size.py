@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (43, 5_070),
     "checkpoint": (22, 2_760),
-    "cli": (64, 5_900),
+    "cli": (64, 5_910),
     "client": (9, 700),
     "cluster": (165, 16_380),
     "common": (20, 110),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (950, 96_510)
+WHEEL_CEILING: Final = (950, 96_520)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

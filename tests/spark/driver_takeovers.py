@@ -20,7 +20,7 @@ from tests.spark.programs import Program
 
 FAILOVER_S: Final = 12.0
 WORKERS_END_S: Final = 15.0
-_PATIENCE_S: Final = 90.0
+_PATIENCE_S: Final = 180.0
 
 
 def highly_available(folder: Path) -> tuple[str, ...]:
