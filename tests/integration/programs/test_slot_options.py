@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -80,7 +80,7 @@ def processes(folder: Path) -> set[int]:
 @contextlib.contextmanager
 def cluster(
     folder: Path, count: int, settings: Mapping[str, str], hosts: Sequence[str] = (HOST,)
-) -> Iterator[SlotCluster]:
+) -> Generator[SlotCluster, None, None]:
     (folder / "scratch").mkdir()
     with process_cluster(folder / "scratch", count, {**BOUNDED, **settings}, hosts=hosts) as (
         handle,
