@@ -1,12 +1,13 @@
 """`headrace run --target`: where jobs go, and which options fit together."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 import pytest
 
+from headrace.api.executors import set_default_settings
 from headrace.cli.program_options import PYTHON_OPTIONS
 from headrace.cli.run_settings import program_settings
 from headrace.rest.client_errors import NoSuchClusterError, SeveralClustersError
@@ -16,8 +17,11 @@ from tests.unit.rest.fake_cluster import TOKEN, fake_cluster
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    yield
+    # A command that runs a program leaves its settings to the process, which ends with it elsewhere.
+    set_default_settings({})
 
 
 def session(port: int, name: str) -> Path:
