@@ -136,12 +136,12 @@ def test_a_job_that_needs_more_slots_than_the_host_can_give_fails_and_says_why()
     result = sim.await_result(job_id)
     assert result.status is JobStatus.FAILED and result.failure is not None
     wanted, _, explanation = result.failure.text.partition(" did not become available within ")
-    assert wanted.startswith("1 slot(s) for 'Source: Paced -> Map -> ")
+    assert wanted.startswith("2 slot(s) for 'Source: Paced -> Map -> ")
     assert f"({simulated_job.__file__}, line " in wanted
     assert explanation == (
         "20000 ms (slot.request.timeout): "
-        f"job {job_id.hex()[:8]} lacks 1 of 2 slot(s); 1 TaskManager(s) with 1 slot(s) are registered, "
-        "0 of them free; the host can run no more than 1 worker(s)"
+        f"job {job_id.hex()[:8]} lacks 2 of 2 slot(s) and takes none before it can have all of them; "
+        "1 TaskManager(s) with 1 slot(s) are registered, 1 of them free; the host can run no more than 1 worker(s)"
     )
     sim.close()
 

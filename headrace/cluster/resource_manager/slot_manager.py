@@ -41,7 +41,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
 
-_HELD_BACK: Final = " and takes none before other jobs have freed as many"
+_HELD_BACK: Final = " and takes none before it can have all of them"
 _ANY_JOB: Final = JobId(bytes(16))
 _NO_BOUND: Final = 1 << 60
 _ASK_BACK_PAUSE_MS: Final = 1_000.0
