@@ -71,8 +71,8 @@ def metrics(
             path = path_of("jobs", job_id, "vertices", vertex_id, *parts)
     found = read_metrics(session.client, path, patterns)
     if not found and job_id is not None:
-        # A job that is not there has no metrics, as in Flink; its status is an error.
-        session.client.get(path_of("jobs", job_id, "status"))
+        # A job that is not there has no metrics, as in Flink; its page is an error that says so.
+        session.client.get(path_of("jobs", job_id))
     session.answer({"metrics": found})
     if not session.is_json:
         session.say("\n".join(metric_lines(found)) or "No metrics.")
