@@ -6,6 +6,7 @@ Python workers of their own for each set of environment variables.
 """
 
 import contextlib
+import functools
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ class StageFiles:
             store, self.artifacts, Settings(dict(given)), lambda key: self.contents[key].value
         )
         try:
+            _delete_files_of_others(self.parent)
             yield located_settings(store, self.artifacts, given)
         finally:
             for lease in leases:
@@ -65,7 +67,7 @@ class StageFiles:
     def forget(self, *, is_this_host: bool) -> None:
         """Let the executors drop the contents, and delete the files if workers run on this host; in the driver.
 
-        On other hosts the next job with files deletes them.
+        On other hosts the workers of the next job with files delete them.
         """
         for content in self.contents.values():
             content.destroy()
@@ -74,7 +76,17 @@ class StageFiles:
 
     @property
     def _store(self) -> ArtifactStore:
-        return ArtifactStore(Path(self.parent) if self.parent else None, SystemClock())
+        return _store_in(self.parent)
+
+
+def _store_in(parent: str) -> ArtifactStore:
+    return ArtifactStore(Path(parent) if parent else None, SystemClock())
+
+
+@functools.cache
+def _delete_files_of_others(parent: str) -> None:
+    """Delete files of earlier jobs, which no task on this host uses; once in a worker, which holds those of its job."""
+    _store_in(parent).delete_unused()
 
 
 @contextlib.contextmanager
