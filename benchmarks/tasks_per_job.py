@@ -122,6 +122,9 @@ class LoopbackDriver:
     def initialize(self, listener: WorkerListener) -> None:
         self._listener = listener
 
+    def describe_shortage(self) -> str:
+        return ""
+
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         assert self.cluster is not None and self._listener is not None
         setup = TaskManagerServices(

@@ -68,7 +68,12 @@ class ClusterDescriptor:
         ConnectionFileError, ConfigurationError.
         """
         settings = self.settings
-        is_named = bool(settings.get_option(CONNECTION_FILE)) or address_of(settings) is not None
+        is_session = settings.get_option(TARGET) == SESSION
+        is_named = (
+            bool(settings.get_option(CONNECTION_FILE))
+            or address_of(settings) is not None
+            or (is_session and bool(settings.get_option(SESSION_NAME)))
+        )
         is_elected = any(key.startswith("high-availability.") for key in settings.to_dict())
         if cluster_id is None and not is_named and is_elected:
             # Only now: others need no part of the cluster, and do not load it.

@@ -6,20 +6,17 @@ Source: Flink RemoteExecutor, AbstractSessionClusterExecutor.
 import logging
 import threading
 from typing import Final
-from urllib.parse import urlsplit
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.settings.job_artifacts import (
     python_files,
     with_carried_python_files,
-    with_python_files,
 )
 from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings, check_values
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
 from headrace.core.ids import ClusterDataSetId
-from headrace.core.security.tls import is_loopback
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
@@ -70,9 +67,6 @@ class RemoteExecutor:
         cluster = self._cluster()
         if files:
             job_graph = with_carried_python_files(job_graph, files)
-            if is_loopback(urlsplit(cluster.address).hostname or ""):
-                # A job in BATCH mode finds them only by their paths, on the machine where they are.
-                job_graph = with_python_files(job_graph, files)
         client = cluster.submit_job(job_graph)
         _LOG.info(
             "job '%s' (%s) is submitted to %s", job_graph.name, job_graph.job_id, cluster.address

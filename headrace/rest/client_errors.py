@@ -163,7 +163,8 @@ class SeveralClustersError(RestError):
     """The client cannot know which one is meant."""
 
     def __init__(self, clusters: Sequence[str]) -> None:
-        lines = "".join(f"\n  -m {one}" for one in clusters)
+        """`clusters`: a line of each, with the option that names it."""
+        lines = "".join(f"\n  {one}" for one in clusters)
         super().__init__(f"{len(clusters)} clusters run on this machine: name one with -m{lines}")
         self.clusters = tuple(clusters)
 

@@ -163,8 +163,7 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
         _refuse_restarting(restarting())
         raise refused[0] if refused else NoClusterError(connections_folder())
     found = _leaders([one for one in found if not one.connection.is_history] or found)
-    if len(found) > 1:
-        raise SeveralClustersError([_line_of(one) for one in found])
+    _refuse_several(found, _others_away(found))
     return found[0]
 
 
@@ -206,17 +205,36 @@ def _only_one(
         away = [one for one in restarting() if name in (None, one.name)]
         _refuse_restarting([one for one in away if one.is_session or kind != "session"])
         raise NoSuchClusterError(kind, name, [one.connection.name for one in found])
-    if len(wanted) > 1:
-        raise SeveralClustersError([_line_of(one) for one in wanted])
+    away = [] if name is not None else _others_away(wanted)
+    _refuse_several(wanted, [one for one in away if one.is_session or kind != "session"])
     return wanted[0]
+
+
+def _others_away(found: list[FoundConnection]) -> list[Supervision]:
+    """Return the clusters that start again. One that was found is back, also before its supervisor knows."""
+    return restarting([one.connection.pid for one in found])
+
+
+def _refuse_several(found: list[FoundConnection], away: list[Supervision]) -> None:
+    """Raise SeveralClustersError where another cluster may be meant, or one whose driver is being started again.
+
+    Not where that one has high availability: then the driver that was found leads it, or it stands by.
+    """
+    returning = [one for one in away if not one.keeps_jobs]
+    if len(found) + len(returning) > 1:
+        raise SeveralClustersError(
+            [*(_line_of(one) for one in found), *map(_returning_line, returning)]
+        )
+
+
+def _returning_line(supervision: Supervision) -> str:
+    return f"{supervision.name}, which process {supervision.pid} starts again"
 
 
 def _refuse_restarting(away: list[Supervision]) -> None:
     """Raise ClusterRestartingError where the cluster that is meant comes back by itself, and SeveralClustersError."""
     if len(away) > 1:
-        raise SeveralClustersError(
-            [f"process {one.pid} starts it again  {one.name}" for one in away]
-        )
+        raise SeveralClustersError([_returning_line(one) for one in away])
     if away:
         raise ClusterRestartingError(away[0])
 
@@ -378,7 +396,7 @@ def _place(address: str) -> tuple[str, int]:
 
 
 def _line_of(found: FoundConnection) -> str:
-    return f"{_authority(found.connection.address)}  {found.connection.name}".rstrip()
+    return f"-m {_authority(found.connection.address)}  {found.connection.name}".rstrip()
 
 
 def _authority(address: str) -> str:

@@ -86,7 +86,10 @@ def restarting(shown_pids: Collection[int] = ()) -> list[Supervision]:
     ]
 
 
-def supervision_of(driver_pid: int) -> Supervision | None:
-    """Return the supervision of this driver, if there is one."""
-    found = (one for one in live_supervisions() if one.driver_pid == driver_pid)
-    return next(found, None) if driver_pid else None
+def supervision_of(driver_pid: int, driver_start_ticks: int) -> Supervision | None:
+    """Return the supervision of this driver, if there is one: not of another machine's that has the same number."""
+    driver = (driver_pid, driver_start_ticks)
+    found = (
+        one for one in live_supervisions() if (one.driver_pid, one.driver_start_ticks) == driver
+    )
+    return next(found, None) if all(driver) else None

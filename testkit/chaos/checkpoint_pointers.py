@@ -131,8 +131,8 @@ class PointerWatch:
         self._look: Final = look
         self._pause_s: Final = pause_s
         self._should_stop: Final = threading.Event()
-        self._thread: Final = start_thread("checkpoint pointers", self._run)
         self._failure: BaseException | None = None
+        self._thread: Final = start_thread("checkpoint pointers", self._run)
 
     def stop(self) -> tuple[str, ...]:
         """Look for the last time, and return what was wrong in any look, or with the looks."""

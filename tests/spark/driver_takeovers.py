@@ -86,7 +86,7 @@ def _kill(folder: Path, started: list[Program], what: str, follower: str) -> Out
     mistakes: tuple[str, ...] = ()
     if moments["ended"] > WORKERS_END_S:
         mistakes = (f"workers of the killed driver ended after {moments['ended']:.1f} s",)
-    for name in {"first", follower}:
+    for name in sorted({"first", follower}):
         commands("cluster", "stop", name)
     for program in started:
         wait_until(lambda program=program: not program.processes(), 60, "the end of all processes")

@@ -137,10 +137,11 @@ def test_a_program_starts_clusters_finds_them_and_ends_them(
 def test_a_standby_goes_on_when_the_driver_dies_which_its_supervisor_starts_again(
     tmp_path: Path, started: list[Program]
 ) -> None:
+    slack_before_s = slack_s()
     outcome = kill_beside_standby(tmp_path, started)
     print(f"the job ran again after {outcome.failover_s:.1f} s, {outcome.note}")
     assert outcome.mistakes == ()
-    assert outcome.failover_s < outcome.bound_s + slack_s()
+    assert outcome.failover_s < outcome.bound_s + max(slack_before_s, slack_s())
 
 
 @pytest.mark.timeout(400)

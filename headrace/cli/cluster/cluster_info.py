@@ -44,7 +44,7 @@ def cluster_info(session: ClusterSession, name: str | None) -> int:
     overview = session.client.get_object("/overview")
     settings: list[dict[str, str]] = session.client.get("/jobmanager/config")
     master = next((one["value"] for one in settings if one["key"] == MASTER.key), "")
-    supervision = supervision_of(connection.pid)
+    supervision = supervision_of(connection.pid, connection.start_ticks)
     facts: dict[str, Any] = {
         **cluster_facts(connection, supervision),
         "master": master,

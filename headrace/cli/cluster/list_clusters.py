@@ -41,9 +41,12 @@ def list_clusters(is_json: bool) -> int:
     )
     away = restarting({*standing_by, *(one.pid for one in connections)})
     if is_json:
-        supervised = {one.driver_pid: one for one in live_supervisions()}
+        supervised = {(one.driver_pid, one.driver_start_ticks): one for one in live_supervisions()}
         facts = [
-            *(cluster_facts(one, supervised.get(one.pid)) for one in connections),
+            *(
+                cluster_facts(one, supervised.get((one.pid, one.start_ticks)))
+                for one in connections
+            ),
             *(restarting_facts(one) for one in away),
             *(standby_facts(one) for one in standbys),
         ]

@@ -18,7 +18,7 @@ from headrace.rest.client_errors import (
     RestUnreachableError,
 )
 from headrace.rest.connections import ClusterConnection, has_ended
-from headrace.rest.supervisions import Supervision, supervision_of
+from headrace.rest.supervisions import Supervision, live_supervisions, supervision_of
 
 _TIMEOUT_S: Final = 60.0
 _LEAVE_S: Final = 5.0
@@ -60,7 +60,7 @@ def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: s
     except ClusterRestartingError as error:
         return _stop_restarting(session, error.supervision, timeout_s, is_forced=force)
     process = LocalProcess.of(connection)
-    supervision = supervision_of(connection.pid)
+    supervision = supervision_of(connection.pid, connection.start_ticks)
     _ask(session, is_forced=force and process is not None)
     if process is not None:
         process.await_end(connection, timeout_s, is_forced=force, note=session.note)
@@ -107,11 +107,12 @@ def _end_supervisor(
     process = _process_of(supervision)
     place = ClusterConnection("", pid=supervision.pid, name=supervision.name)
     process.send(signal.SIGTERM)
+    # It may have started a driver since.
+    last = next((one for one in live_supervisions() if one.pid == supervision.pid), supervision)
     process.await_end(place, timeout_s, is_forced=is_forced, note=session.note)
-    if is_forced and supervision.driver_pid:
+    if is_forced and last.driver_pid:
         # Where it was ended by force, it has left the driver that it was starting.
-        driver = LocalProcess(supervision.driver_pid, supervision.driver_start_ticks)
-        driver.send(signal.SIGKILL)
+        LocalProcess(last.driver_pid, last.driver_start_ticks).send(signal.SIGKILL)
 
 
 def _process_of(supervision: Supervision) -> LocalProcess:
@@ -123,7 +124,7 @@ def _stop_standby(
 ) -> int:
     """End a standby, which serves nobody and hears signals alone."""
     process = LocalProcess(standby.pid, standby.start_ticks)
-    supervision = supervision_of(standby.pid)
+    supervision = supervision_of(standby.pid, standby.start_ticks)
     place = ClusterConnection(standby.leader_address, pid=standby.pid, name=standby.name)
     process.send(signal.SIGTERM)
     process.await_end(place, timeout_s, is_forced=is_forced, note=session.note)

@@ -21,7 +21,9 @@ from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess
 from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSession
 from headrace.cli.logs import EXIT_FAILED
 from headrace.cluster.high_availability.lease import leader_at
+from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import Settings
 from headrace.rest.supervisions import SupervisionFile
 from headrace.spark.application import EXIT_LEFT
 
@@ -64,7 +66,12 @@ class Supervisor:
         self._duty: Final = msgspec.structs.replace(duty, is_supervised=False)
         is_session = isinstance(duty, RunSession)
         self._what: Final = f"{'session' if is_session else 'application'} '{duty.name}'"
-        self._file: Final = SupervisionFile(duty.name, is_session=is_session, log_folder=log_folder)
+        self._file: Final = SupervisionFile(
+            duty.name,
+            is_session=is_session,
+            log_folder=log_folder,
+            keeps_jobs=is_highly_available(Settings(settings)),
+        )
         self._settings: Final = settings
         self._is_verbose: Final = is_verbose
         self._pauses: Final = pauses or RestartPauses()

@@ -106,6 +106,8 @@ class ArtifactStore:
     def delete_unused(self) -> None:
         """Delete what processes have left that were killed."""
         with contextlib.suppress(OSError):
+            if not self._is_private():
+                return
             for lock_file in self._root.glob(f"*{_LOCK_SUFFIX}"):
                 with contextlib.suppress(OSError):
                     descriptor = os.open(lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -122,16 +124,21 @@ class ArtifactStore:
                 f"{self._root} cannot be made: {error.strerror}; name another place with 'blob.storage.directory'"
             ) from error
         try:
-            found = self._root.lstat()
+            is_private = self._is_private()
         except FileNotFoundError:
             return False
-        is_private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-        if not is_private or found.st_uid != os.getuid():
+        if not is_private:
             raise BlobStorageError(
                 f"{self._root} is not a folder of this user's alone: remove it, or name another place with "
                 "'blob.storage.directory'"
             )
         return True
+
+    def _is_private(self) -> bool:
+        """Return whether the root is a folder, no link to one, that only this user may use. FileNotFoundError."""
+        found = self._root.lstat()
+        is_folder = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+        return is_folder and found.st_uid == os.getuid()
 
 
 def _locked(descriptor: int, mode: int) -> bool:

@@ -1,6 +1,7 @@
 """Dispatcher: takes jobs from clients, and answers and obeys them about each. Source: Flink Dispatcher."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
@@ -155,10 +156,12 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return self._jobs.status_of(job_id)
 
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
-        await self._jobs.await_job_master(job_id, wait_max_ms)
-        job = self._jobs.find(job_id)
-        if job is not None:
-            await asyncio.wait([job.ended], timeout=wait_max_ms / 1000)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_max_ms / 1000):
+                await self._jobs.await_job_master(job_id)
+                job = self._jobs.find(job_id)
+                if job is not None:
+                    await asyncio.wait([job.ended])
         return await self.request_job_status(job_id)
 
     async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:

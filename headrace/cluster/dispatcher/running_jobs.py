@@ -71,10 +71,9 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that was accepted (wall clock), and has no JobMaster before `work`, which stores it, is done."""
+    """A job that was accepted, as it is `shown`; it has no JobMaster before `work`, which stores it, is done."""
 
-    graph: JobGraph
-    submitted_ms: int
+    shown: ArchivedJob
     work: asyncio.Task[None]
 
 
@@ -138,15 +137,13 @@ class RunningJobs:
         submission = self._submitting.get(job_id)
         if submission is None or job_id in self._jobs:
             return None
-        settings = self._rpc_service.settings
-        return archive_of_submission(submission.graph, settings, submission.submitted_ms)
+        return submission.shown
 
-    async def await_job_master(self, job_id: JobId, wait_max_ms: float | None = None) -> None:
+    async def await_job_master(self, job_id: JobId) -> None:
         """Wait until a job that is being stored has its JobMaster, or is unknown as its submission has failed."""
         submission = self._submitting.get(job_id)
         if submission is not None:
-            timeout_s = None if wait_max_ms is None else wait_max_ms / 1000
-            await asyncio.wait([submission.work], timeout=timeout_s)
+            await asyncio.wait([submission.work])
 
     def find_archived(self, job_id: JobId) -> ArchivedJob:
         """Return a job that has ended; UnknownJobError, or NotLeadingError where it was left to the next leader."""
@@ -197,8 +194,9 @@ class RunningJobs:
                 "mode, which gives the same final results"
             )
         now_ms = self._rpc_service.clock.now_ms()
+        shown = archive_of_submission(graph, self._rpc_service.settings, now_ms)
         work = self._rpc_service.spawn(self._submit(graph, now_ms), f"submission of job {job_id}")
-        self._submitting[job_id] = Submission(graph, now_ms, work)
+        self._submitting[job_id] = Submission(shown, work)
         work.add_done_callback(functools.partial(self._submitted, job_id))
         await asyncio.shield(work)
 

@@ -34,6 +34,8 @@ class InterpreterLock:
     def __init__(self, configuration: WatcherConfiguration) -> None:
         self._configuration: Final = configuration
         self._period_s: Final = dump_period_s(Settings(configuration.settings))
+        # As it is before a job's files stand in it: the watcher runs nothing of them.
+        self._path: Final = os.pathsep.join(filter(None, sys.path))
         self._is_stopped: Final = Event()
         self._thread: Thread | None = None
         self.watcher_address = ""
@@ -55,10 +57,10 @@ class InterpreterLock:
             return
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "headrace.cluster.task_executor.lock_watcher"],
+                [sys.executable, "-P", "-m", "headrace.cluster.task_executor.lock_watcher"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**os.environ, "PYTHONPATH": self._path},
             )
         except OSError as error:
             _LOG.warning("no process watches the interpreter lock: %s", error)

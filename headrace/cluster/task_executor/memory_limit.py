@@ -82,6 +82,7 @@ class MemoryLimit:
         self._exit_now: Final = exit_now
         self._measure: Final = measure
         self._measure_available: Final = measure_available
+        self._was_short = False
 
     def start(self) -> None:
         """Say in the log what is watched, and watch it."""
@@ -115,7 +116,9 @@ class MemoryLimit:
 
     def _watch_reserve(self) -> None:
         available_bytes = self._measure_available()
-        if available_bytes < self._reserve_bytes:
+        was_short, self._was_short = self._was_short, available_bytes < self._reserve_bytes
+        # Twice in a row: another process may have taken much for a moment.
+        if was_short and self._was_short:
             held_bytes = self._measure()
             if held_bytes > self._share_bytes:
                 self._exceeded(

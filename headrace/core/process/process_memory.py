@@ -19,7 +19,7 @@ def container_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
 
 
 def available_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
-    """Return what processes here can still take before the kernel ends one: the least of the machine's and the groups'.
+    """Return what processes here can still take before the kernel swaps or ends one: the least of machine and groups.
 
     Files that the kernel only caches are not counted as taken.
     """
@@ -55,19 +55,17 @@ def _machine_available_bytes(proc: Path) -> int:
 
 
 def _group_used_bytes(folder: Path) -> int | None:
-    """Return what a group takes, in either version of them, without files that are cached and not in use."""
-    for usage, inactive in (
-        ("memory.current", "inactive_file"),
-        ("memory.usage_in_bytes", "total_inactive_file"),
-    ):
+    """Return what a group takes, in either version of them, without files that are cached."""
+    for usage, prefix in (("memory.current", ""), ("memory.usage_in_bytes", "total_")):
         used = _limit_of(folder / usage)
         if used is not None:
             try:
                 lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
             except OSError:
                 return used
-            cached = [line.split()[1] for line in lines if line.split()[:1] == [inactive]]
-            return max(0, used - sum(map(int, cached)))
+            files = (f"{prefix}active_file ", f"{prefix}inactive_file ")
+            cached = [int(line.split()[1]) for line in lines if line.startswith(files)]
+            return max(0, used - sum(cached))
     return None
 
 

@@ -62,13 +62,14 @@ from headrace.spark.batch.dataframe_borders import (
 )
 from headrace.spark.batch.split_assignment import assigned_splits
 from headrace.spark.batch.stage_body import failure_in, run_stage
-from headrace.spark.batch.stage_files import StageFiles, workers_of
+from headrace.spark.batch.stage_files import StageFiles
 from headrace.spark.batch.subtask_reports import ReportSender
 from headrace.spark.dataframes.sink_coordinator import (
     SinkCommitError,
     call_batch_function,
     scope_of_job,
 )
+from headrace.spark.session.jvm import workers_of
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import (
     EDGE,
@@ -239,8 +240,6 @@ class BatchJob:
         schema = stage_schema(edge_forms(vertex, types, out, spec.as_columns))
         source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
-        if not self._own_workers:
-            return source.mapInArrow(stage, _spark_schema(schema))
         with workers_of(self._spark.sparkContext, self._own_workers):
             return source.mapInArrow(stage, _spark_schema(schema))
 

@@ -7,11 +7,11 @@ Python workers of their own for each set of environment variables.
 
 import contextlib
 import functools
-import threading
+import logging
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark import Broadcast, SparkContext
 
@@ -21,9 +21,8 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import BlobKey
 from headrace.graph.job_graph import JobArtifact
-from headrace.spark.options import JOB_VARIABLE
 
-_ENVIRONMENT_LOCK: Final = threading.Lock()
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,11 @@ class StageFiles:
         On other hosts the workers of the next job with files delete them.
         """
         for content in self.contents.values():
-            content.destroy()
+            try:
+                content.destroy()
+            except Exception as error:
+                # The job has its result, which must not be lost to this.
+                _LOG.warning("files of an ended job stay with the executors: %s", error)
         if is_this_host:
             self._store.delete_unused()
 
@@ -87,17 +90,3 @@ def _store_in(parent: str) -> ArtifactStore:
 def _delete_files_of_others(parent: str) -> None:
     """Delete files of earlier jobs, which no task on this host uses; once in a worker, which holds those of its job."""
     _store_in(parent).delete_unused()
-
-
-@contextlib.contextmanager
-def workers_of(context: SparkContext, job_id: str) -> Generator[None]:
-    """Have functions that are given to Spark meanwhile run in Python workers that serve this job alone."""
-    python: Any = context
-    with _ENVIRONMENT_LOCK:
-        environment = python.environment
-        # A copy: Spark takes what is there when it is given a function.
-        python.environment = {**environment, JOB_VARIABLE: job_id}
-        try:
-            yield
-        finally:
-            python.environment = environment

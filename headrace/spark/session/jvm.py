@@ -27,6 +27,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.core.context import SparkContext
 
 from headrace.core.threads import start_thread
+from headrace.spark.options import JOB_VARIABLE
 
 _SESSION_STOPPED: Final = "its SparkSession was stopped"
 _EXIT_TIMEOUT_S = 10.0
@@ -316,3 +317,26 @@ class JvmErrors:
                 with contextlib.suppress(OSError):
                     target.write(line)
         self._ended.set()
+
+
+_ENVIRONMENT_LOCK: Final = threading.Lock()
+
+
+@contextlib.contextmanager
+def workers_of(context: SparkContext, job_id: str) -> Generator[None]:
+    """Have functions that are given to Spark meanwhile run in Python workers that serve this job alone.
+
+    An empty id: in those that serve any job.
+    """
+    python: Any = context
+    with _ENVIRONMENT_LOCK:
+        if not job_id:
+            yield
+            return
+        environment = python.environment
+        # A copy: Spark takes what is there when it is given a function.
+        python.environment = {**environment, JOB_VARIABLE: job_id}
+        try:
+            yield
+        finally:
+            python.environment = environment

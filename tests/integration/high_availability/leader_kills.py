@@ -108,7 +108,7 @@ class Outcome:
 
 def slack_s() -> float:
     """Return the seconds over a bound that are granted a machine which does much else: none where it does not."""
-    return 0.0 if os.getloadavg()[0] <= 2 * (os.cpu_count() or 1) else 30.0
+    return 0.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 30.0
 
 
 def kill_at(step: Step, folder: Path, store_uri: str = "") -> Outcome:

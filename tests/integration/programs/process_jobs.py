@@ -43,7 +43,7 @@ class ProcessJobs:
         """Whether every task of the job runs."""
         details = self.handle.call(self.handle.dispatcher.request_job_details(job_id))
         states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
-        return all(state is ExecutionState.RUNNING for state in states)
+        return bool(states) and all(state is ExecutionState.RUNNING for state in states)
 
     def cancel(self, job_id: JobId) -> None:
         self.handle.call(self.handle.dispatcher.cancel_job(job_id))

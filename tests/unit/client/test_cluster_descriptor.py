@@ -59,6 +59,19 @@ def test_a_session_is_retrieved_by_its_name() -> None:
         assert cluster.address == "http://127.0.0.1:8083"
 
 
+def test_a_session_that_is_named_counts_before_an_election() -> None:
+    address = "http://127.0.0.1:8081"
+    write_connection(ClusterConnection(address, "t", os.getpid(), "nightly", is_session=True))
+    settings = {
+        "execution.target": "session",
+        "headrace.session.name": "nightly",
+        "high-availability.type": "file",
+        "high-availability.storageDir": "/elsewhere",
+    }
+    with ClusterClientFactory(settings).create_cluster_descriptor().retrieve() as cluster:
+        assert cluster.address == address
+
+
 def test_a_standby_that_was_started_has_no_client_and_names_the_leader() -> None:
     with pytest.raises(HostError, match=r"process 7 takes no clients.*process 5"):
         DeployedCluster(leader="process 5", pid=7).get_cluster_client()

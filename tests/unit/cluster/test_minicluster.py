@@ -10,7 +10,7 @@ import pytest
 
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.cluster.minicluster import MiniCluster
-from headrace.core.errors import HostError
+from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
@@ -66,6 +66,17 @@ def test_slots_are_used_again_by_the_next_job(cluster: MiniCluster) -> None:
         graph = job(f"again {number}", count=50)
         cluster.submit(graph)
         assert cluster.await_result(graph.job_id).status is JobStatus.FINISHED
+
+
+def test_a_setting_that_cannot_be_read_refuses_the_job_and_harms_no_list(
+    cluster: MiniCluster,
+) -> None:
+    settings = {"execution.checkpointing.mode": "SOMETIMES"}
+    graph = msgspec.structs.replace(job("odd"), settings=settings)
+    with pytest.raises(ConfigurationError, match="SOMETIMES"):
+        cluster.submit(graph)
+    listed = cluster.handle.call(cluster.handle.dispatcher.list_jobs())
+    assert graph.job_id not in {each.job_id for each in listed}
 
 
 def test_details_of_an_ended_job_keep_metrics_and_times(cluster: MiniCluster) -> None:

@@ -14,7 +14,12 @@ import pytest
 from headrace.core.process.process_start import start_ticks
 from headrace.rest.connections import ClusterConnection, write_connection
 from headrace.rest.home import write_private_file
-from headrace.rest.supervisions import Supervision, SupervisionFile, live_supervisions
+from headrace.rest.supervisions import (
+    Supervision,
+    SupervisionFile,
+    live_supervisions,
+    supervision_of,
+)
 from tests.unit.cli.shell import Shell
 
 AWAY = "the driver of session 'nightly' is gone, and process"
@@ -146,5 +151,25 @@ def test_of_several_none_is_stopped_that_is_not_named(
     restarting_file("orders")
     refused = shell("cluster", "stop")
     assert refused.code == 1
-    assert f"process {supervisor.pid} starts it again  nightly" in refused.err
+    assert f"nightly, which process {supervisor.pid} starts again" in refused.err
     assert supervisor.poll() is None
+
+
+def test_one_that_comes_back_may_be_meant_as_well_as_one_that_runs(
+    shell: Shell, home: Path, supervisor: subprocess.Popen[bytes]
+) -> None:
+    address, pid = "http://127.0.0.1:8081", os.getppid()
+    write_connection(ClusterConnection(address, "t", pid, "orders", start_ticks=start_ticks(pid)))
+    write_for(home, supervisor)
+    refused = shell("cluster", "stop")
+    assert refused.code == 1
+    assert "\n  -m 127.0.0.1:8081  orders\n" in refused.err
+    assert f"\n  nightly, which process {supervisor.pid} starts again\n" in refused.err
+
+
+def test_a_driver_of_another_machine_has_no_supervisor_here() -> None:
+    file, pid = SupervisionFile("nightly", is_session=True, log_folder=""), os.getppid()
+    file.driver_starts(pid)
+    assert supervision_of(pid, start_ticks(pid)) is not None
+    assert supervision_of(pid, start_ticks(pid) + 1) is None
+    assert supervision_of(pid, 0) is None

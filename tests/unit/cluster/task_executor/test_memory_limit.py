@@ -72,14 +72,19 @@ def test_without_a_limit_and_a_reserve_nobody_looks() -> None:
 
 def test_one_above_its_share_ends_only_when_memory_is_short() -> None:
     reserve = max(256 << 20, container_memory_bytes() // 20)
-    available = [20 << 40, 3 * reserve, reserve - 1, reserve - 1, reserve - 1]
+    available = [20 << 40, 3 * reserve, *[reserve - 1] * 4]
     world = World(Settings(RESERVE), [2 * GB, 2 * GB, 3 * GB], available)
     [told] = world.run()
     assert told.startswith(
         "end: its process holds 3221.2 MB of memory, more than its share of 2147.5 MB"
     )
     assert "headrace.taskmanager.memory.reserve" in told
-    assert world.delays == [500.0, 50.0, 50.0, 50.0], "more often once memory is nearly short"
+    assert world.delays == [500.0, 50.0, 50.0, 50.0, 50.0], "more often when it is nearly short"
+
+
+def test_memory_that_is_short_for_a_moment_ends_nobody() -> None:
+    reserve = max(256 << 20, container_memory_bytes() // 20)
+    assert World(Settings(RESERVE), [], [reserve - 1, reserve, reserve - 1, reserve]).run() == []
 
 
 def test_tasks_that_do_not_stop_and_take_more_end_with_the_process_at_once() -> None:

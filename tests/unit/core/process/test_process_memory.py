@@ -84,7 +84,7 @@ def test_without_a_limit_it_is_the_machines(
             {
                 "pod/memory.max": str(64 * MB),
                 "pod/memory.current": str(50 * MB),
-                "pod/memory.stat": f"anon 1\ninactive_file {10 * MB}\nactive_file 3",
+                "pod/memory.stat": f"anon 1\ninactive_file {6 * MB}\nactive_file {4 * MB}",
             },
         ),
         (
@@ -92,7 +92,7 @@ def test_without_a_limit_it_is_the_machines(
             {
                 "memory/b/memory.limit_in_bytes": str(64 * MB),
                 "memory/b/memory.usage_in_bytes": str(50 * MB),
-                "memory/b/memory.stat": f"inactive_file 1\ntotal_inactive_file {10 * MB}",
+                "memory/b/memory.stat": f"inactive_file 1\ntotal_inactive_file {9 * MB}\ntotal_active_file {MB}",
             },
         ),
     ],
