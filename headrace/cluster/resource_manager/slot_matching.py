@@ -13,7 +13,7 @@ Source: Flink FineGrainedSlotManager, DefaultResourceAllocationStrategy, Default
 """
 
 import enum
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -173,6 +173,8 @@ class SlotMatching:
     """The job to which an exclusive TaskManager belongs."""
     _leaving: set[ResourceId] = field(default_factory=set[ResourceId])
     """Those that were decommissioned."""
+    admission: Admission = field(default_factory=Admission)
+    """Which jobs take no slots for now, as of the last event."""
 
     def handle(self, event: SlotEvent) -> list[AllocateSlot]:
         """Take one event and match again."""
@@ -201,11 +203,12 @@ class SlotMatching:
                 self._free(resource_id, allocation_id)
             case AllocationAnswered(resource_id, allocation_id, is_accepted):
                 self._answered(resource_id, allocation_id, is_accepted)
+        self.admission = self._admit()
         return self._match()
 
     def missing(self) -> list[MissingSlots]:
         """Return the missing slots of each job: those that no free or pending slot serves."""
-        held_back = self.admission().held_back
+        held_back = self.admission.held_back
         held = self._held()
         return [
             MissingSlots(
@@ -216,8 +219,8 @@ class SlotMatching:
             if count
         ]
 
-    def admission(self) -> Admission:
-        """Return which jobs take no slots for now. Where slots differ in size, all do: numbers say nothing there."""
+    def _admit(self) -> Admission:
+        """Decide which jobs take slots. Where slots differ in size, all do: numbers say nothing there."""
         capacity = self.capacity()
         if capacity is None or self._are_sizes_mixed():
             return Admission()
@@ -262,6 +265,20 @@ class SlotMatching:
             for resource_id, slots in self._slots.items()
             if all(slot.state is SlotState.FREE for slot in slots.values())
         ]
+
+    def awaited_slots(self) -> Counter[ResourceId]:
+        """Count the free slots of TaskManagers for which jobs wait that take none before they can have all."""
+        awaited: Counter[ResourceId] = Counter()
+        if held_back := self.admission.held_back:
+            for resource_id, slots in self._slots.items():
+                owner = self._owners.get(resource_id)
+                if (owner is None or owner in held_back) and not (
+                    resource_id in self._leaving or self.is_sized(resource_id)
+                ):
+                    awaited[resource_id] = sum(
+                        slot.state is SlotState.FREE for slot in slots.values()
+                    )
+        return awaited
 
     def spent_task_managers(self) -> list[ResourceId]:
         """Exclusive TaskManagers that are idle because the job to which they belong needs nothing more."""
@@ -382,12 +399,12 @@ class SlotMatching:
 
     def _held(self) -> dict[JobId, Counter[ResourceProfile]]:
         """Slots of each job by their profiles, but those that end soon."""
-        held: dict[JobId, Counter[ResourceProfile]] = {}
+        held: defaultdict[JobId, Counter[ResourceProfile]] = defaultdict(Counter)
         for resource_id, slots in self._slots.items():
             if resource_id not in self._leaving:
                 for slot in slots.values():
                     if slot.job_id is not None:
-                        held.setdefault(slot.job_id, Counter())[slot.profile] += 1
+                        held[slot.job_id][slot.profile] += 1
         return held
 
     def _unfulfilled(
@@ -404,7 +421,7 @@ class SlotMatching:
 
     def _match(self) -> list[AllocateSlot]:
         actions: list[AllocateSlot] = []
-        held, held_back = self._held(), self.admission().held_back
+        held, held_back = self._held(), self.admission.held_back
         for job_id in self._requirements:
             if job_id in held_back:
                 continue
