@@ -403,8 +403,11 @@ class JobMasterGateway(JobGateway, Protocol):
         """The host takes a TaskManager away, which goes on for `grace_ms` at most: leave it before that."""
         ...
 
-    def request_slots_back(self, reason: str) -> None:
-        """Give back all slots, where the job waits for more of them and nothing of it runs: another job needs them."""
+    async def request_slots_back(self, reason: str) -> bool:
+        """Give back all slots, where the job waits for more of them and nothing of it runs: another job needs them.
+
+        False where it cannot, as a part of it runs. One whose tasks are about to end is to be asked again.
+        """
         ...
 
     def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:

@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_760),
     "cli": (64, 5_910),
     "client": (9, 700),
-    "cluster": (165, 16_380),
+    "cluster": (165, 16_430),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (57, 5_870),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (950, 96_520)
+WHEEL_CEILING: Final = (950, 96_580)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

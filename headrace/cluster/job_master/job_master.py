@@ -394,9 +394,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     ) -> None:
         self._decommissioning.announced(resource_id, cause, grace_ms)
 
-    def request_slots_back(self, reason: str) -> None:
+    async def request_slots_back(self, reason: str) -> bool:
         if self._scheduler.is_waiting_with_nothing_deployed:
             self._slots.give_back(reason)
+        return not self._scheduler.is_any_part_running
 
     def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:
         self._slots.cannot_be(profile, explanation)

@@ -7,7 +7,7 @@ others wait for: they are asked to give it back where one of those could run wit
 Source: Flink has no such thing: there both wait until `slot.request.timeout` is over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from headrace.core.ids import JobId
@@ -15,7 +15,7 @@ from headrace.core.ids import JobId
 
 @dataclass(frozen=True)
 class Claim:
-    """Slots that a job has, and those that it needs altogether, in order of arrival of the jobs."""
+    """Slots that a job has, and those that it needs altogether."""
 
     job_id: JobId
     required_count: int
@@ -29,14 +29,40 @@ class Claim:
 
 @dataclass(frozen=True)
 class Admission:
-    """Jobs that take no slot for now, and those of them that are to give back what they hold, as another could run."""
+    """The claims of jobs that take no slot for now, and how many slots there can be that are promised to nobody."""
 
-    held_back: frozenset[JobId] = frozenset()
-    to_give_back: tuple[JobId, ...] = ()
+    waiting: tuple[Claim, ...] = ()
+    left_count: int = 0
+
+    @property
+    def held_back(self) -> frozenset[JobId]:
+        """Jobs that take no slot for now."""
+        return frozenset(claim.job_id for claim in self.waiting)
+
+    def to_give_back(self, keeping: Collection[JobId] = ()) -> tuple[JobId, ...]:
+        """Return holders, the last to come first, with whose slots the first job that can be helped could run.
+
+        Those that are `keeping` what they hold are none of them.
+        """
+        for claim in self.waiting:
+            found: list[JobId] = []
+            gained = self.left_count
+            for other in reversed(self.waiting):
+                if other is claim or other.job_id in keeping or not other.held_count:
+                    continue
+                if gained < claim.lacking_count:
+                    found.append(other.job_id)
+                    gained += other.held_count
+            if found and gained >= claim.lacking_count:
+                return tuple(found)
+        return ()
 
 
 def admit(claims: Sequence[Claim], capacity: int | None) -> Admission:
-    """Decide by the slots that the cluster can have at most; None where nobody knows: then all are admitted."""
+    """Decide by the slots that the cluster can have at most; None where nobody knows: then all are admitted.
+
+    `claims` are in order of arrival of the jobs.
+    """
     if capacity is None:
         return Admission()
     left = capacity - sum(claim.held_count for claim in claims)
@@ -46,18 +72,4 @@ def admit(claims: Sequence[Claim], capacity: int | None) -> Admission:
             waiting.append(claim)
         else:
             left -= claim.lacking_count
-    return Admission(frozenset(claim.job_id for claim in waiting), _to_give_back(waiting, left))
-
-
-def _to_give_back(waiting: Sequence[Claim], left: int) -> tuple[JobId, ...]:
-    """Return holders, the last to come first, with whose slots the first job that can be helped could run."""
-    for claim in waiting:
-        found: list[JobId] = []
-        gained = left
-        for other in reversed(waiting):
-            if other is not claim and other.held_count and gained < claim.lacking_count:
-                found.append(other.job_id)
-                gained += other.held_count
-        if found and gained >= claim.lacking_count:
-            return tuple(found)
-    return ()
+    return Admission(tuple(waiting), left)

@@ -112,8 +112,11 @@ class SlotManager:
             entry.job_id: self.waiting_since_ms.get(entry.job_id, now_ms) for entry in missing
         }
         missing_count, sized = self._missing(missing)
-        # TaskManagers that registered and have not reported yet will serve some of that.
-        coming_count = 0
+        # Free slots that nobody may take yet will serve some of that, and TaskManagers that registered and have not
+        # reported yet.
+        awaited = self.matching.awaited_slots()
+        held_back_count = sum(entry.missing_count for entry in missing if entry.is_held_back)
+        coming_count = min(held_back_count, awaited.total())
         for task_manager in self._task_managers:
             if not self.matching.has_reported(task_manager.worker_id):
                 size = self._size_of(task_manager.worker_id)
@@ -121,31 +124,49 @@ class SlotManager:
                     coming_count += task_manager.registration.slot_count
                 else:
                     sized[size] -= 1
+        idle = tuple(self.matching.idle_task_managers())
         self._on_missing(
             SlotsMissing(
                 max(0, missing_count - coming_count),
-                tuple(self.matching.idle_task_managers()),
+                idle,
                 tuple(self.matching.spent_task_managers()),
                 tuple(sized.elements()),
+                tuple(worker_id for worker_id in idle if worker_id in awaited),
             )
         )
         self._ask_back()
 
     def _ask_back(self) -> None:
         """Have jobs that wait give back slots with which another one could run; those that are busy are asked again."""
-        if self._is_asking_back:
-            return
-        for job_id in self.matching.admission().to_give_back:
-            job_master = self._job_masters.find(job_id)
-            if job_master is not None:
-                self._is_asking_back = True
-                job_master.gateway.request_slots_back("another job can run with them")
-        if self._is_asking_back:
-            self._endpoint.schedule_run_async(_ASK_BACK_PAUSE_MS, self._ask_again)
+        if not self._is_asking_back and self.matching.admission.to_give_back():
+            self._is_asking_back = True
+            self._endpoint.spawn(self._ask_in_turn(), "slots asked back")
+
+    async def _ask_in_turn(self) -> None:
+        """Ask one job after the other, so that where one cannot give, others are chosen as if it had nothing."""
+        giving: set[JobId] = set()
+        keeping: set[JobId] = set()
+        while chosen := [
+            job_id
+            for job_id in self.matching.admission.to_give_back(keeping)
+            if job_id not in giving
+        ]:
+            (giving if await self._gives_back(chosen[0]) else keeping).add(chosen[0])
+        self._endpoint.schedule_run_async(_ASK_BACK_PAUSE_MS, self._ask_again)
 
     def _ask_again(self) -> None:
         self._is_asking_back = False
         self._ask_back()
+
+    async def _gives_back(self, job_id: JobId) -> bool:
+        job_master = self._job_masters.find(job_id)
+        if job_master is None:
+            return False
+        try:
+            return await job_master.gateway.request_slots_back("another job can run with them")
+        except HeadraceError as error:
+            _LOG.info("job %s was asked to give back slots in vain: %s", job_id.hex()[:8], error)
+            return False
 
     def _missing(self, missing: Sequence[MissingSlots]) -> tuple[int, Counter[ResourceProfile]]:
         """Return how many slots of usual TaskManagers are missing, and the sizes of those that need one of their own.

@@ -13,7 +13,7 @@ Source: Flink FineGrainedSlotManager, DefaultResourceAllocationStrategy, Default
 """
 
 import enum
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -173,6 +173,8 @@ class SlotMatching:
     """The job to which an exclusive TaskManager belongs."""
     _leaving: set[ResourceId] = field(default_factory=set[ResourceId])
     """Those that were decommissioned."""
+    admission: Admission = field(default_factory=Admission)
+    """Which jobs take no slots for now, as of the last event."""
 
     def handle(self, event: SlotEvent) -> list[AllocateSlot]:
         """Take one event and match again."""
@@ -201,11 +203,13 @@ class SlotMatching:
                 self._free(resource_id, allocation_id)
             case AllocationAnswered(resource_id, allocation_id, is_accepted):
                 self._answered(resource_id, allocation_id, is_accepted)
-        return self._match()
+        held = self._held()
+        self.admission = self._admit(held)
+        return self._match(held)
 
     def missing(self) -> list[MissingSlots]:
         """Return the missing slots of each job: those that no free or pending slot serves."""
-        held_back = self.admission().held_back
+        held_back = self.admission.held_back
         held = self._held()
         return [
             MissingSlots(
@@ -216,18 +220,18 @@ class SlotMatching:
             if count
         ]
 
-    def admission(self) -> Admission:
-        """Return which jobs take no slots for now. Where slots differ in size, all do: numbers say nothing there."""
+    def _admit(self, held: Mapping[JobId, Counter[ResourceProfile]]) -> Admission:
+        """Decide which jobs take slots. Where slots differ in size, all do: numbers say nothing there."""
         capacity = self.capacity()
         if capacity is None or self._are_sizes_mixed():
             return Admission()
-        held = self._claimed()
+        claimed = self._claimed(held)
         jobs = [
             *self._requirements,
-            *(job_id for job_id in held if job_id not in self._requirements),
+            *(job_id for job_id in claimed if job_id not in self._requirements),
         ]
         claims = [
-            Claim(job_id, self._claim_of(self._requirements.get(job_id, ())), held[job_id])
+            Claim(job_id, self._claim_of(self._requirements.get(job_id, ())), claimed[job_id])
             for job_id in jobs
         ]
         return admit(claims, capacity)
@@ -242,17 +246,14 @@ class SlotMatching:
         each = self.slots_per_worker
         return -(-count // each) * each if self.is_exclusive else count
 
-    def _claimed(self) -> Counter[JobId]:
+    def _claimed(self, held: Mapping[JobId, Counter[ResourceProfile]]) -> Counter[JobId]:
         """Slots that each job keeps from the others; of an exclusive TaskManager all."""
+        if not self.is_exclusive:
+            return Counter({job_id: slots.total() for job_id, slots in held.items()})
         claimed: Counter[JobId] = Counter()
-        for resource_id, slots in self._slots.items():
-            if resource_id in self._leaving:
-                continue
-            owner = self._owners.get(resource_id)
-            if owner is not None:
-                claimed[owner] += len(slots) if owner in self._requirements else 0
-            else:
-                claimed.update(slot.job_id for slot in slots.values() if slot.job_id is not None)
+        for resource_id, owner in self._owners.items():
+            if owner in self._requirements and resource_id not in self._leaving:
+                claimed[owner] += len(self._slots[resource_id])
         return claimed
 
     def idle_task_managers(self) -> list[ResourceId]:
@@ -262,6 +263,20 @@ class SlotMatching:
             for resource_id, slots in self._slots.items()
             if all(slot.state is SlotState.FREE for slot in slots.values())
         ]
+
+    def awaited_slots(self) -> Counter[ResourceId]:
+        """Count the free slots of TaskManagers for which jobs wait that take none before they can have all."""
+        awaited: Counter[ResourceId] = Counter()
+        if held_back := self.admission.held_back:
+            for resource_id, slots in self._slots.items():
+                owner = self._owners.get(resource_id)
+                if (owner is None or owner in held_back) and not (
+                    resource_id in self._leaving or self.is_sized(resource_id)
+                ):
+                    awaited[resource_id] = sum(
+                        slot.state is SlotState.FREE for slot in slots.values()
+                    )
+        return awaited
 
     def spent_task_managers(self) -> list[ResourceId]:
         """Exclusive TaskManagers that are idle because the job to which they belong needs nothing more."""
@@ -382,12 +397,12 @@ class SlotMatching:
 
     def _held(self) -> dict[JobId, Counter[ResourceProfile]]:
         """Slots of each job by their profiles, but those that end soon."""
-        held: dict[JobId, Counter[ResourceProfile]] = {}
+        held: defaultdict[JobId, Counter[ResourceProfile]] = defaultdict(Counter)
         for resource_id, slots in self._slots.items():
             if resource_id not in self._leaving:
                 for slot in slots.values():
                     if slot.job_id is not None:
-                        held.setdefault(slot.job_id, Counter())[slot.profile] += 1
+                        held[slot.job_id][slot.profile] += 1
         return held
 
     def _unfulfilled(
@@ -402,9 +417,9 @@ class SlotMatching:
         )
         return [(each, missing[each.profile]) for each in requirements]
 
-    def _match(self) -> list[AllocateSlot]:
+    def _match(self, held: Mapping[JobId, Counter[ResourceProfile]]) -> list[AllocateSlot]:
         actions: list[AllocateSlot] = []
-        held, held_back = self._held(), self.admission().held_back
+        held_back = self.admission.held_back
         for job_id in self._requirements:
             if job_id in held_back:
                 continue

@@ -92,13 +92,15 @@ class SlotsMissing:
     """The number of slots wanted beyond those of registered workers; `idle` are the workers without any job.
 
     Those of them that are `spent` can serve no other job, and are not to wait for one. `sized`: the resources of each
-    missing slot that needs a worker of its own size.
+    missing slot that needs a worker of its own size. Those that are `awaited` have slots for which jobs wait that take
+    none before they can have all: to give such a worker up would be to ask for another at once.
     """
 
     slot_count: int
     idle: tuple[ResourceId, ...]
     spent: tuple[ResourceId, ...] = ()
     sized: tuple[ResourceProfile, ...] = ()
+    awaited: tuple[ResourceId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,7 @@ class _Worker:
     since_ms: float
     idle_since_ms: float | None = None
     is_spent: bool = False
+    is_awaited: bool = False
     profile: ResourceProfile | None = None
     is_previous: bool = False
     # Why it was decommissioned, and when it ends at the latest.
@@ -248,10 +251,10 @@ class WorkerPool:
                 self._recover(placeless, started, monotonic_ms)
             case RecoveryEnded():
                 self._is_recovering = False
-            case SlotsMissing(slot_count, idle, spent, sized):
+            case SlotsMissing(slot_count, idle, spent, sized, awaited):
                 self._missing_slot_count = slot_count
                 self._missing_sized = Counter(sized)
-                self._mark_idle(idle, monotonic_ms)
+                self._mark_idle(idle, awaited, monotonic_ms)
                 actions += self._mark_spent(spent, monotonic_ms)
                 actions += [
                     self._release(worker_id, worker.leaving)
@@ -392,13 +395,21 @@ class WorkerPool:
             min(timeout_ms, self.limits.previous_timeout_ms) if worker.is_previous else timeout_ms
         )
 
-    def _mark_idle(self, idle: Iterable[ResourceId], monotonic_ms: float) -> None:
-        now_idle = set(idle)
+    def _mark_idle(
+        self, idle: Iterable[ResourceId], awaited: Iterable[ResourceId], monotonic_ms: float
+    ) -> None:
+        now_idle, now_awaited = set(idle), set(awaited)
         for worker_id, worker in self._workers.items():
+            is_awaited = worker_id in now_awaited
+            since_ms = worker.idle_since_ms
             if worker_id not in now_idle:
-                self._workers[worker_id] = replace(worker, idle_since_ms=None)
-            elif worker.idle_since_ms is None:
-                self._workers[worker_id] = replace(worker, idle_since_ms=monotonic_ms)
+                since_ms = None
+            elif since_ms is None or worker.is_awaited > is_awaited:
+                # One that was awaited has all its time from now on: another job may come.
+                since_ms = monotonic_ms
+            self._workers[worker_id] = replace(
+                worker, idle_since_ms=since_ms, is_awaited=is_awaited
+            )
 
     def _mark_spent(self, spent: Iterable[ResourceId], monotonic_ms: float) -> list[PoolAction]:
         """Ask those that have just become so at once; where the answer is no, they are asked again and again."""
@@ -583,7 +594,9 @@ class WorkerPool:
         return max(0, self.limits.redundant_count - self._redundant_count)
 
     def _is_spare(self, worker: _Worker) -> bool:
-        """Whether an idle worker need not stay for redundancy."""
+        """Whether an idle worker need not stay, for jobs that wait for its slots or for redundancy."""
+        if worker.is_awaited:
+            return False
         if worker.is_spent or worker.profile is not None or not self._are_any_used:
             return True
         return self._redundant_count > self.limits.redundant_count

@@ -163,6 +163,14 @@ class Scheduler:
         return self.is_waiting_for_slots and not any(each.is_deployed for each in self.executions)
 
     @property
+    def is_any_part_running(self) -> bool:
+        """Whether some task holds its slot and is not about to end."""
+        return any(
+            each.is_deployed and each.state is not ExecutionState.CANCELING
+            for each in self.executions
+        )
+
+    @property
     def history(self) -> FailureHistory:
         """The failures of the job so far."""
         return self.failures.history

@@ -94,6 +94,18 @@ def test_a_job_that_cannot_have_all_its_slots_takes_none_and_a_narrower_one_behi
     assert matching.missing() == []
 
 
+def test_who_is_admitted_is_decided_once_per_event() -> None:
+    numbers, decisions = itertools.count(1), itertools.count()
+    matching = SlotMatching(
+        lambda: allocation(next(numbers)), capacity=lambda: 2 + 0 * next(decisions)
+    )
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 2)))
+    matching.handle(need(3))
+    assert matching.missing() == [MissingSlots(JOB, ANY_PROFILE, 3, 3, is_held_back=True)]
+    assert matching.awaited_slots() == {TM_1: 2}
+    assert next(decisions) == 2
+
+
 def test_of_exclusive_task_managers_whole_ones_count() -> None:
     numbers = itertools.count(1)
     matching = SlotMatching(
@@ -106,7 +118,9 @@ def test_of_exclusive_task_managers_whole_ones_count() -> None:
     matching.handle(TaskManagerAdded(TM_2, empty_slots(TM_2, 2)))
     assert len(matching.handle(need(1))) == 1
     assert matching.handle(need(3, OTHER_JOB)) == []
+    assert matching.awaited_slots() == {TM_2: 2}, "the other one is of a job that runs"
     assert len(matching.handle(need(2, JobId(b"3" * 16)))) == 2
+    assert matching.awaited_slots() == {}
 
 
 def test_what_no_slot_serves_is_missing_until_a_task_manager_comes() -> None:
