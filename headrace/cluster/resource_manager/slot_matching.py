@@ -234,7 +234,9 @@ class SlotMatching:
             Claim(job_id, self._claim_of(self._requirements.get(job_id, ())), claimed[job_id])
             for job_id in jobs
         ]
-        return admit(claims, capacity)
+        # A TaskManager that is there may have another number of slots than the settings of this process say.
+        more = sum(len(slots) - self.slots_per_worker for slots in self._slots.values())
+        return admit(claims, capacity + more)
 
     def _are_sizes_mixed(self) -> bool:
         return any(

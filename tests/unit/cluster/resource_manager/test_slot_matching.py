@@ -79,7 +79,9 @@ def test_a_job_that_cannot_have_all_its_slots_takes_none_and_a_narrower_one_behi
     None
 ):
     numbers = itertools.count(1)
-    matching = SlotMatching(lambda: allocation(next(numbers)), capacity=lambda: 3)
+    matching = SlotMatching(
+        lambda: allocation(next(numbers)), capacity=lambda: 3, slots_per_worker=3
+    )
     matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 3)))
     assert len(matching.handle(need(1))) == 1
     assert matching.handle(need(3, OTHER_JOB)) == []
@@ -94,10 +96,19 @@ def test_a_job_that_cannot_have_all_its_slots_takes_none_and_a_narrower_one_behi
     assert matching.missing() == []
 
 
+def test_a_task_manager_with_more_slots_than_the_settings_say_makes_room_for_them() -> None:
+    numbers = itertools.count(1)
+    matching = SlotMatching(lambda: allocation(next(numbers)), capacity=lambda: 1)
+    assert matching.handle(need(3)) == []
+    assert len(matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 3)))) == 3
+
+
 def test_who_is_admitted_is_decided_once_per_event() -> None:
     numbers, decisions = itertools.count(1), itertools.count()
     matching = SlotMatching(
-        lambda: allocation(next(numbers)), capacity=lambda: 2 + 0 * next(decisions)
+        lambda: allocation(next(numbers)),
+        capacity=lambda: 2 + 0 * next(decisions),
+        slots_per_worker=2,
     )
     matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 2)))
     matching.handle(need(3))
