@@ -29,6 +29,7 @@ from headrace.gateways.checkpoint_statistics import (
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
 from headrace.gateways.errors import (
     BlobCorruptedError,
+    BlobNotFoundError,
     BlobTransferError,
     DuplicateJobSubmissionError,
 )
@@ -86,22 +87,17 @@ class RestDispatcher(DispatcherGateway):
 
     async def submit(self, job: OffloadedGraph) -> None:
         """Bring a job's big payloads, then the job. BlobTransferError; what the Dispatcher raises."""
-        graph = job.graph
-        for key, content in job.blobs.items():
-            try:
-                await self._put_blob(graph.job_id, key, content)
-            except (BlobCorruptedError, RestUnreachableError) as error:
-                what = blob_text(graph, key)
-                raise BlobTransferError(
-                    f"job '{graph.name}' ({graph.job_id}) was not submitted, because {what} "
-                    f"could not be brought to the cluster: {error}"
-                ) from error
-        await self.submit_job(graph)
+        await self._put_blobs(job)
+        try:
+            await self.submit_job(job.graph)
+        except BlobNotFoundError:
+            # The leader that had them is gone, and the next one keeps nothing of a job that was not stored.
+            await self._put_blobs(job)
+            await self.submit_job(job.graph, is_repeated=True)
 
-    async def submit_job(self, graph: JobGraph) -> Acknowledge:
-        """Submit once more where the answer was lost: the cluster may have taken the job, and then says so."""
-        content = msgspec.msgpack.encode(graph)
-        is_repeated = False
+    async def submit_job(self, graph: JobGraph, is_repeated: bool = False) -> Acknowledge:
+        """Submit; once more where the answer was lost. That it is there already is an error unless `is_repeated`."""
+        content, is_lost = msgspec.msgpack.encode(graph), False
         while True:
             try:
                 return await self._message(Acknowledge, "POST", "/jobs", content)
@@ -110,9 +106,19 @@ class RestDispatcher(DispatcherGateway):
                     raise
                 return Acknowledge()
             except RestUnreachableError as error:
-                if is_repeated or error.attempts > 1:
+                if is_lost or error.attempts > 1:
                     raise
-                is_repeated = True
+                is_lost = is_repeated = True
+
+    async def _put_blobs(self, job: OffloadedGraph) -> None:
+        for key, content in job.blobs.items():
+            try:
+                await self._put_blob(job.graph.job_id, key, content)
+            except (BlobCorruptedError, RestUnreachableError) as error:
+                raise BlobTransferError(
+                    f"job '{job.graph.name}' ({job.graph.job_id}) was not submitted, because "
+                    f"{blob_text(job.graph, key)} could not be brought to the cluster: {error}"
+                ) from error
 
     async def _put_blob(self, job_id: JobId, key: BlobKey, content: bytes) -> None:
         view, offset, failure_count = memoryview(content), 0, 0

@@ -12,9 +12,9 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (43, 5_070),
     "checkpoint": (22, 2_760),
-    "cli": (64, 5_910),
-    "client": (9, 700),
-    "cluster": (165, 16_430),
+    "cli": (64, 5_920),
+    "client": (9, 710),
+    "cluster": (165, 16_440),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (57, 5_870),
@@ -26,10 +26,10 @@ CEILINGS: Final = {
     "metrics": (25, 2_240),
     "network": (82, 9_400),
     "operators": (49, 5_920),
-    "rest": (79, 7_830),
+    "rest": (79, 7_840),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (54, 6_600),
+    "spark": (54, 6_620),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (950, 96_580)
+WHEEL_CEILING: Final = (950, 96_610)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

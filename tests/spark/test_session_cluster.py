@@ -12,7 +12,7 @@ from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
 from tests.integration.high_availability.leader_kills import slack_s
 from tests.integration.rest.uploads import ended, send_program
-from tests.spark.commands import HEADRACE, NO_UI, SQUARES, Commands
+from tests.spark.commands import HEADRACE, NO_UI, Commands
 from tests.spark.driver_takeovers import (
     clusters_of,
     highly_available,
@@ -45,6 +45,22 @@ descriptor.kill_cluster("nightly")
 print("KILLED")
 """
 
+IN_CODE: Final = """
+import sys
+from headrace.common import Configuration, Types
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.configure(
+    Configuration.from_dict({{"execution.target": "{target}", "spark.ui.enabled": "false"}})
+)
+numbers = env.from_collection([1, 2, 3], type_info=Types.LONG())
+with numbers.map(lambda n: n * n, output_type=Types.LONG()).execute_and_collect() as rows:
+    print("COLLECTED", sorted(rows))
+print("LOADED", {{"pyspark", "py4j"}} & set(sys.modules))
+"""
+"""A program that names the target of its jobs itself."""
+
 UPLOADED: Final = """
 import sys
 from headrace.common import Types
@@ -64,6 +80,17 @@ def commands(tmp_path: Path, started: list[Program]) -> Commands:
     return Commands(tmp_path, started)
 
 
+def run_in_code(commands: Commands, target: str) -> Program:
+    """Run, without `headrace run`, a program that names the target of its jobs, and check what it prints."""
+    (commands.folder / "in_code.py").write_text(IN_CODE.format(target=target))
+    program = commands.begin(sys.executable, "in_code.py")
+    assert program.wait(150) == 0, program.report()
+    for reader in program.readers:
+        reader.join(10)
+    assert "".join(program.out) == "COLLECTED [1, 4, 9]\nLOADED set()\n", program.report()
+    return program
+
+
 def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
     commands: Commands, tmp_path: Path
 ) -> None:
@@ -76,6 +103,7 @@ def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
         told = commands("run", "-d", "--target", "session", "endless.py", name)
         assert "Job has been submitted with JobID" in told
     assert "COLLECTED [1, 4, 9]" in commands("run", "--cluster", "nightly", "squares.py")
+    run_in_code(commands, "session")
     # A client of Spark Connect, whose own server computes what the stream reads.
     assert "COLLECTED [3, 6, 9]" in commands("run", "--target", "session", "connect.py")
     # A client that has nothing but REST: a process beside the driver runs what it uploads.
@@ -222,12 +250,7 @@ def test_a_program_that_was_left_running_is_followed_and_stopped_from_outside(
 def test_a_job_has_a_cluster_of_its_own_that_its_client_starts_and_that_ends_with_it(
     commands: Commands, tmp_path: Path
 ) -> None:
-    (tmp_path / "client.py").write_text(
-        SQUARES + "import sys\nprint('LOADED', {'pyspark', 'py4j'} & set(sys.modules))\n"
-    )
-    told = commands.daemon("run", "--target", "per-job", *NO_UI, "client.py")
-    assert any("COLLECTED [1, 4, 9]" in line for line in told.out)
-    assert any("LOADED set()" in line for line in told.out)
+    told = run_in_code(commands, "per-job")
     wait_until(lambda: commands.answer("cluster", "list") == {"clusters": []}, what="the end of it")
     told.assert_nothing_is_left()
 

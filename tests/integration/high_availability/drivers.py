@@ -114,9 +114,13 @@ class DriverProcess:
 
     def ask(self, *words: str) -> dict[str, Any]:
         """Say words, and return the event of the first one's name that comes next."""
+        return self.ask_for(words[0], *words)
+
+    def ask_for(self, name: str, *words: str) -> dict[str, Any]:
+        """Say words, and return the event of a name that comes next."""
 
         def told() -> list[dict[str, Any]]:
-            return [event for event in self.events if event["event"] == words[0]]
+            return [event for event in self.events if event["event"] == name]
 
         known = len(told())
         self.say(*words)

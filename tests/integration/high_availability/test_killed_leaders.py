@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.checkpoint.options import NUM_RETAINED
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals
@@ -75,6 +76,49 @@ def test_a_leader_that_dies_with_a_task_manager_loses_and_repeats_nothing(tmp_pa
     outcome = kill_with_task_manager(tmp_path)
     assert outcome.mistakes == ()
     assert outcome.failover_s < outcome.bound_s + slack_s()
+
+
+def test_a_leader_that_dies_with_jobs_in_several_states_loses_and_repeats_nothing(
+    pair: Rivals,
+) -> None:
+    def job(name: str, count: int) -> NumbersJob:
+        folder = pair.folder / name
+        folder.mkdir()
+        # None of its checkpoints is deleted before its end, at which the first leader gets no further than that.
+        return NumbersJob(folder, count=count, settings={NUM_RETAINED.key: "10000"})
+
+    ended, running = job("ended", 300), [job(f"running-{n}", 20_000) for n in range(5)]
+    starting = job("starting", 1_000)
+    slots = {"taskmanager.numberOfTaskSlots": "4"}
+    points = f"{Failpoint.DELETING.value}=loop; {Failpoint.JOB_STORED.value}#7=kill"
+    first = pair.start("first", failpoints=points, **slots)
+    first.wait_for("leads")
+    second = pair.start("second", **slots)
+    second.await_standby()
+    for each in (ended, *running):
+        first.ask_for("submitted", "submit", str(each.file))
+    for each in running:
+        each.await_begin()
+    result = f"job-results/{ended.job_id.hex()}_DIRTY-*.json"
+    wait_until(lambda: any(pair.storage.glob(result)), 120, "the result of the job that has ended")
+
+    first.say("submit", str(starting.file))
+    assert first.wait() == -9
+    killed_s = time.monotonic()
+    newest = {each: pair.newest_checkpoint(each) for each in (*running, starting)}
+    assert any(pair.storage.glob(result)), "its clean-up is done"
+    assert all(sum(each.output().values()) < each.count for each in running)
+    assert newest[starting] is None
+    second.wait_for("leads")
+    told = {each: second.ask("running", str(each.job_id)) for each in newest}
+    failover_s = max(one["at"] for one in told.values()) - killed_s
+    print(f"all jobs ran after {failover_s:.1f} s")
+    assert {each: one["restored"] for each, one in told.items()} == newest
+    assert failover_s < FAILOVER_S + slack_s()
+    for each in (ended, *running, starting):
+        assert second.ask("result", str(each.job_id))["status"] == "FINISHED"
+        assert each.output() == each.expected
+        pair.assert_forgotten(each)
 
 
 def test_a_leader_that_freezes_and_goes_on_behind_its_successor_writes_no_checkpoint(

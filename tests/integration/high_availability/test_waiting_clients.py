@@ -1,4 +1,4 @@
-"""A client that waits for its job over REST while the leader is killed: it gets the result from the next one."""
+"""A client whose leader is killed, as it takes a job or later: it gets the result from the next one, over REST."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT
 from tests.integration.high_availability.drivers import NumbersJob, rivals, settings_of
@@ -88,3 +89,27 @@ def test_a_client_that_waits_gets_its_result_from_the_next_leader(tmp_path: Path
             assert result["address"] == second.wait_for("serves")["address"]
             assert client.wait() == 0
         assert job.output() == job.expected
+
+
+@pytest.mark.parametrize("step", [Failpoint.JOB_ACCEPTED, Failpoint.JOB_STORED])
+def test_a_client_whose_leader_dies_as_it_takes_a_job_submits_it_once_to_the_next(
+    tmp_path: Path, step: Failpoint
+) -> None:
+    # What is so big is brought apart from the job, and before it.
+    job = NumbersJob(tmp_path, padding=400_000, count=1_000)
+    rest = {"rest.port": "0"}
+    with rivals(tmp_path) as pair:
+        first = pair.start("first", failpoints=f"{step.value}=kill", **rest)
+        first.wait_for("serves")
+        second = pair.start("second", **rest)
+        second.await_standby()
+        with waiting_client(tmp_path, job) as client:
+            submitted = client.next_event()
+            assert first.wait() == -9
+            second_address = second.wait_for("serves")["address"]
+            assert submitted == {"event": "submitted", "address": second_address}
+            result = client.next_event()
+            assert (result["event"], result["status"]) == ("result", "FINISHED")
+            assert client.wait() == 0
+        assert job.output() == job.expected
+        pair.assert_forgotten(job)

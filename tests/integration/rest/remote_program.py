@@ -12,7 +12,7 @@ from headrace import RestClusterClient, StreamExecutionEnvironment, Types, Water
 from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration
 from headrace.core.errors import HeadraceError
-from headrace.datastream import KeyedProcessFunction, RuntimeContext
+from headrace.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from testkit.waiting import wait_until
 from tests.integration.programs.gated import GatedSource
@@ -38,6 +38,18 @@ class CountPerKey(KeyedProcessFunction):
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         yield count
+
+
+class CountMultiples(MapFunction):
+    """Counts multiples of three in a metric of its own."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._multiples = runtime_context.get_metrics_group().counter("multiples")
+
+    def map(self, value: int) -> int:
+        if value % 3 == 0:
+            self._multiples.inc()
+        return value
 
 
 def environment(address: str) -> StreamExecutionEnvironment:
@@ -73,6 +85,17 @@ def execute(address: str) -> Any:
             "job": str(result.get_job_id()),
             "status": cluster.get_job_status(result.get_job_id()).name,
         }
+
+
+def accumulate(address: str) -> Any:
+    """Return the accumulators of a job, from its result and for a client that attaches to it."""
+    env = environment(address)
+    numbers = env.from_collection(list(range(100)), type_info=Types.LONG()).rebalance()
+    numbers.map(CountMultiples(), output_type=Types.LONG()).name("count").print()
+    result = env.execute("counted")
+    with RestClusterClient(address) as cluster:
+        attached = cluster.get_job_client(result.get_job_id()).get_accumulators().result()
+    return [result.get_all_accumulator_results(), attached]
 
 
 def fail(address: str) -> Any:

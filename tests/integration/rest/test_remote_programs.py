@@ -63,6 +63,13 @@ def test_execute_waits_for_the_end_of_the_job(address: str) -> None:
     assert client("execute", address)["status"] == "FINISHED"
 
 
+def test_counters_of_functions_are_summed_in_the_result_that_another_process_gets(
+    address: str,
+) -> None:
+    # Over both of its subtasks.
+    assert client("accumulate", address) == [{"count.multiples": 34}] * 2
+
+
 def test_a_failed_job_names_the_users_line_in_the_clients_process(address: str) -> None:
     name, text = client("fail", address)
     assert name == "JobExecutionError"

@@ -15,6 +15,7 @@ from headrace.core.ids import BlobKey, JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.errors import (
     BlobCorruptedError,
+    BlobNotFoundError,
     CheckpointFailedError,
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
@@ -173,6 +174,31 @@ def test_a_job_is_brought_with_its_blobs_in_chunks(cluster: ServedCluster) -> No
     assert cluster.blob_server.blobs[BlobKey.of(content)] == content
     assert len(cluster.blob_server.chunk_sizes) > 1
     assert cluster.dispatcher.submitted[-1] == job.graph
+
+
+@pytest.mark.parametrize("knows_job", [True, False], ids=["taken", "refused"])
+def test_a_job_whose_blobs_went_with_their_leader_is_brought_once_more(
+    cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch, knows_job: bool
+) -> None:
+    content = b"of a leader that dies"
+    key = BlobKey.of(content)
+    missing = BlobNotFoundError(str(NEW_JOB), str(key), "it is not uploaded")
+    known = DuplicateJobSubmissionError(str(NEW_JOB), "RUNNING")
+    answers: list[Exception] = [missing, known if knows_job else missing]
+    brought: list[bytes] = []
+
+    async def answer(_: JobGraph) -> None:
+        brought.append(cluster.blob_server.blobs.pop(key))
+        raise answers[len(brought) - 1]
+
+    monkeypatch.setattr(cluster.dispatcher, "submit_job", answer)
+    job = OffloadedGraph(graph_of(NEW_JOB), {key: content})
+    if knows_job:
+        ask(cluster, lambda d: d.submit(job))
+    else:
+        with pytest.raises(BlobNotFoundError):
+            ask(cluster, lambda d: d.submit(job))
+    assert brought == [content, content]
 
 
 def test_the_answer_to_a_chunk_is_where_the_next_one_goes_on(cluster: ServedCluster) -> None:
