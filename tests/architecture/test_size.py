@@ -11,10 +11,10 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (43, 5_070),
-    "checkpoint": (22, 2_760),
+    "checkpoint": (22, 2_810),
     "cli": (64, 5_910),
     "client": (9, 700),
-    "cluster": (165, 16_380),
+    "cluster": (165, 16_480),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (57, 5_870),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_830),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (54, 6_600),
+    "spark": (54, 6_610),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (950, 96_520)
+WHEEL_CEILING: Final = (950, 96_680)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
