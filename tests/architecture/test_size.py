@@ -11,10 +11,10 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (43, 5_070),
-    "checkpoint": (22, 2_760),
+    "checkpoint": (22, 2_810),
     "cli": (64, 5_920),
     "client": (9, 710),
-    "cluster": (165, 16_440),
+    "cluster": (165, 16_540),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (57, 5_870),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (950, 96_610)
+WHEEL_CEILING: Final = (950, 96_770)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -2,7 +2,8 @@
 
 Waiting deletions are counted, so that they can be bounded. HeldDeletions holds back those of snapshots that somebody
 reads under a lease, which do not count as waiting; they are looked at again with every further deletion, as each new
-checkpoint brings one. Files that cannot be deleted are logged: the next start of the job finds them with `orphans_in`.
+checkpoint brings one. Files that cannot be deleted are logged, and remembered for the end of the job, which tries them
+again; where the job does not end, its next start finds them with `orphans_in`.
 `dispose_savepoint` deletes a savepoint at its user's request. Source: Flink CheckpointsCleaner.
 """
 
@@ -30,6 +31,7 @@ from headrace.checkpoint.storage.file_systems import (
 from headrace.checkpoint.storage.metadata_format import METADATA_NAME
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
 from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.threads import start_thread
 
@@ -37,6 +39,8 @@ _LOG: Final = logging.getLogger(__name__)
 HELD_MAX: Final = 64
 """Checkpoints that wait for readers; of more, the oldest is deleted although it is read, as the storage is finite."""
 PARALLEL_THREADS: Final = 4
+FAILED_MAX: Final = 256
+"""Deletions that failed and are remembered; of more, the oldest are left to `orphans_in`."""
 _OWN: Final = re.compile(r"chk-\d+/(.+)")
 
 
@@ -49,10 +53,20 @@ class HeldDeletions:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: list[Deletion] = []
+        self._not_seen: set[str] = set()
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the folders of the checkpoints that wait."""
+        """Return the folders of the checkpoints that wait for a reader."""
+        return tuple(uri for uri in self._folders if uri not in self._not_seen)
+
+    @property
+    def not_seen(self) -> tuple[str, ...]:
+        """Return the folders of the checkpoints that wait because the storage does not tell whether one reads them."""
+        return tuple(uri for uri in self._folders if uri in self._not_seen)
+
+    @property
+    def _folders(self) -> tuple[str, ...]:
         return tuple(one.folder_uri for one in self._held if one.folder_uri)
 
     def admit(self, deletion: Deletion) -> list[Deletion]:
@@ -82,12 +96,15 @@ class HeldDeletions:
             )
             if not freed.is_empty:
                 admitted.append(freed)
+        self._not_seen &= set(self._folders)
         return admitted
 
     def _is_read(self, deletion: Deletion) -> bool:
         folder = deletion.folder_uri
         if not folder:
             return False
+        is_known = folder in self._folders
+        self._not_seen.discard(folder)
         try:
             if self._is_leased(folder):
                 return True
@@ -95,9 +112,11 @@ class HeldDeletions:
             remove_file(child_uri(folder, METADATA_NAME))
             return self._is_leased(folder)
         except Exception as error:  # others go on, and this one is looked at again
-            _LOG.warning(
-                "cannot tell whether somebody reads %s, so it is deleted later: %s", folder, error
-            )
+            self._not_seen.add(folder)
+            _LOG.log(
+                logging.DEBUG if is_known else logging.WARNING,
+                "cannot tell whether somebody reads %s, so it is deleted later: %s", folder, error,
+            )  # fmt: skip
             return True
 
     def _is_leased(self, folder: str) -> bool:
@@ -111,6 +130,7 @@ class CheckpointCleaner:
     """Up to `thread_count` threads, which live only while there is something to do. Any thread may call.
 
     `on_changed` is called with each `waiting_count` in order, on the thread that changed it, and must not block.
+    `fence` raises where another process may have gone on with the job: then nothing is deleted any more.
     """
 
     def __init__(
@@ -119,8 +139,10 @@ class CheckpointCleaner:
         on_changed: Callable[[int], None] = lambda count: None,
         start: Callable[[str, Callable[[], None]], object] = start_thread,
         clock: Clock | None = None,
+        fence: Callable[[], None] = lambda: None,
     ) -> None:
         self._thread_count = thread_count
+        self._fence = fence
         self._on_changed = on_changed
         self._start = start
         # Guards the queue that the coordinator's thread fills and these threads empty; notified after each deletion.
@@ -133,6 +155,8 @@ class CheckpointCleaner:
         self._held = HeldDeletions(SystemClock() if clock is None else clock)
         # As of the last look: `_held` itself may be waiting for the storage.
         self._held_folders: tuple[str, ...] = ()
+        self._not_seen: tuple[str, ...] = ()
+        self._failed: deque[Deletion] = deque(maxlen=FAILED_MAX)
 
     @property
     def held_folders(self) -> tuple[str, ...]:
@@ -141,14 +165,36 @@ class CheckpointCleaner:
             return self._held_folders
 
     @property
+    def not_seen_folders(self) -> tuple[str, ...]:
+        """Return the folders of checkpoints of which the storage does not tell whether somebody reads them."""
+        with self._condition:
+            return self._not_seen
+
+    @property
+    def failed_uris(self) -> tuple[str, ...]:
+        """Return what could not be deleted so far: folders of checkpoints, and files."""
+        with self._condition:
+            return (*self._not_seen, *(uri for one in self._failed for uri in one.uris))
+
+    @property
     def waiting_count(self) -> int:
         """Return the number of deletions that are not done."""
         return self._unfinished_count
 
     def delete(self, deletion: Deletion) -> None:
         """Delete files in the background."""
-        if deletion.is_empty:
-            return
+        if not deletion.is_empty:
+            self._add(deletion)
+
+    def try_failed_again(self) -> None:
+        """Delete in the background what could not be deleted before."""
+        with self._condition:
+            again = [*self._failed, *([Deletion(0, "")] if self._not_seen else [])]
+            self._failed.clear()
+        for one in again:
+            self._add(dataclasses.replace(one, is_repeated=True))
+
+    def _add(self, deletion: Deletion) -> None:
         with self._condition:
             self._waiting.append(deletion)
             self._unfinished_count += 1
@@ -174,32 +220,47 @@ class CheckpointCleaner:
                 admitted = self._held.admit(deletion)
                 with self._condition:
                     self._held_folders = self._held.folders
+                    self._not_seen = self._held.not_seen
+            left: list[Deletion] = []
             try:
-                for one in admitted:
-                    perform_deletion(one)
+                left = [perform_deletion(one, self._fence) for one in admitted]
+            except HeadraceError as error:
+                _LOG.info("no checkpoint is deleted any more: %s", error)
             finally:
                 with self._condition:
+                    self._failed.extend(one for one in left if not one.is_empty)
                     self._unfinished_count -= 1
                     self._condition.notify_all()
                     self._on_changed(self._unfinished_count)
 
 
-def perform_deletion(deletion: Deletion) -> None:
-    """Delete files and folder; log what fails."""
+def perform_deletion(deletion: Deletion, fence: Callable[[], None] = lambda: None) -> Deletion:
+    """Delete files and folder; log what fails, and return it. `fence` is called before each step, and may raise."""
+    level = logging.DEBUG if deletion.is_repeated else logging.WARNING
+    folder = deletion.folder_uri
     # The metadata goes first: a folder without it is no checkpoint, however much of it is left.
-    if deletion.folder_uri:
-        _attempt(lambda: remove_file(child_uri(deletion.folder_uri, METADATA_NAME)))
+    if folder:
+        fence()
+        _attempt(lambda: remove_file(child_uri(deletion.folder_uri, METADATA_NAME)), level)
         reach(Failpoint.DELETING)
-        _attempt(lambda: remove_folder(deletion.folder_uri))
+        fence()
+        if _attempt(lambda: remove_folder(deletion.folder_uri), level):
+            folder = ""
+    left: list[str] = []
     for uri in deletion.file_uris:
-        _attempt(lambda uri=uri: remove_file(uri))
+        fence()
+        if not _attempt(lambda uri=uri: remove_file(uri), level):
+            left.append(uri)
+    return dataclasses.replace(deletion, folder_uri=folder, file_uris=tuple(left))
 
 
-def _attempt(action: Callable[[], None]) -> None:
+def _attempt(action: Callable[[], None], level: int) -> bool:
     try:
         action()
     except Exception as error:  # of a file system that somebody installed, any may come
-        _LOG.warning("a file was not deleted: %s", error)
+        _LOG.log(level, "a file was not deleted: %s", error)
+        return False
+    return True
 
 
 def orphans_in(

@@ -71,13 +71,20 @@ class SharedFiles:
 class Deletion:
     """Files to delete with one checkpoint: its folder (empty: none), then files that no other one refers to.
 
-    `shared_uris`: all files outside of its folder that it refers to, also those that others refer to.
+    `shared_uris`: all files outside of its folder that it refers to, also those that others refer to. `is_repeated`: it
+    has failed before, and the log says so.
     """
 
     checkpoint_id: int
     folder_uri: str
     file_uris: tuple[str, ...] = ()
     shared_uris: frozenset[str] = field(default=frozenset(), compare=False)
+    is_repeated: bool = False
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """Return its folder, if it has one, and its files."""
+        return ((self.folder_uri,) if self.folder_uri else ()) + self.file_uris
 
     @property
     def is_empty(self) -> bool:

@@ -55,6 +55,11 @@ class Lineage(Protocol):
         ...
 
     @property
+    def folder_uri(self) -> str:
+        """Return the folder of its record; empty: it is nowhere but here."""
+        ...
+
+    @property
     def epoch(self) -> int:
         """Return the number of this start of a driver, from 1."""
         ...
@@ -97,6 +102,7 @@ class LineageInMemory:
 
     def __init__(self, lineage_id: str, floor_id: int = 0) -> None:
         self.lineage_id: Final = lineage_id
+        self.folder_uri: Final = ""
         self.epoch: Final = 1
         self.earlier_savepoints: Final = ()
         self._last_id = floor_id
@@ -149,7 +155,7 @@ class StoredLineage:
         self.lineage_id: Final = lineage_id
         self.epoch: Final = epoch
         self.earlier_savepoints: Final = earlier_savepoints
-        self._folder = folder_uri
+        self.folder_uri: Final = folder_uri
         self._last_id = last_id
         self._random = random
         self._key = key
@@ -187,21 +193,21 @@ class StoredLineage:
     def take_id(self, folder_uri: str = "") -> int:
         record = _TakenId(self.epoch, folder_uri)
         for _ in range(_ATTEMPTS_MAX):
-            taken = _taken_in(self._folder)
+            taken = _taken_in(self.folder_uri)
             self._validate_epoch(taken.epochs)
             number = self._last_id = max(self._last_id, *taken.ids, 0) + 1
             content = self._sealed(number, record)
-            if put_if_absent(_id_uri(self._folder, number), content, self._token()):
+            if put_if_absent(_id_uri(self.folder_uri, number), content, self._token()):
                 self._forget_decided(taken.ids)
                 self._undecided.add(self._last_id)
                 return self._last_id
         raise CheckpointStorageError(
-            "take an id in", self._folder, "somebody else takes them all", "see who writes there"
+            "take an id in", self.folder_uri, "somebody else takes them all", "see who writes there"
         )
 
     def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
         content = self._sealed(checkpoint_id, _TakenId(self.epoch, "", savepoint_uri))
-        replace_file(_id_uri(self._folder, checkpoint_id), content, self._token())
+        replace_file(_id_uri(self.folder_uri, checkpoint_id), content, self._token())
         # Only afterwards, as the module says.
         self.validate_epoch()
 
@@ -209,30 +215,30 @@ class StoredLineage:
         self._undecided.discard(checkpoint_id)
 
     def validate_epoch(self) -> None:
-        self._validate_epoch(_taken_in(self._folder).epochs)
+        self._validate_epoch(_taken_in(self.folder_uri).epochs)
 
     def _validate_epoch(self, epochs: list[int]) -> None:
         if epochs and epochs[-1] > self.epoch:
             raise CheckpointFencedError(self.lineage_id, self.epoch, epochs[-1])
-        if self.epoch not in epochs and not is_there(_epoch_uri(self._folder, self.epoch)):
+        if self.epoch not in epochs and not is_there(_epoch_uri(self.folder_uri, self.epoch)):
             raise CheckpointFencedError(self.lineage_id, self.epoch, 0)
 
     def leave(self) -> None:
-        taken = _taken_in(self._folder).ids
+        taken = _taken_in(self.folder_uri).ids
         self._forget_decided(number for number in taken if number != self._last_id)
         for number in taken:
             if number == self._last_id and number not in self._undecided:
                 content = self._sealed(number, _TakenId(self.epoch, ""))
-                replace_file(_id_uri(self._folder, number), content, self._token())
+                replace_file(_id_uri(self.folder_uri, number), content, self._token())
 
     def end(self) -> None:
-        remove_folder(self._folder)
+        remove_folder(self.folder_uri)
 
     def _forget_decided(self, earlier: Iterable[int]) -> None:
         """Delete records of earlier ids. The newest one always stays: it is the counter."""
         for number in earlier:
             if number not in self._undecided:
-                remove_file(_id_uri(self._folder, number))
+                remove_file(_id_uri(self.folder_uri, number))
         for number in sorted(self._undecided)[:-_KEPT_MAX]:
             self._undecided.discard(number)
 

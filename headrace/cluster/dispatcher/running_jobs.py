@@ -28,6 +28,7 @@ from headrace.cluster.dispatcher.sparse_job_archive import (
 from headrace.cluster.dispatcher.stored_jobs import EndedUnderEarlierLeader, StoredJobs
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import delete_until_done
 from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.clock import Cancellable
@@ -171,6 +172,9 @@ class RunningJobs:
         self._is_recovered = True
         for ended in recovered.ended:
             self._archive_ended(ended)
+        for unclean in recovered.unclean:
+            job_id = unclean.graph.job_id
+            self._forget(self._stored.clean_up_unclean(unclean), f"clean up job {job_id}")
         for stored in recovered.jobs:
             graph = stored.graph
             _LOG.warning("job '%s' (%s) goes on under this leader", graph.name, graph.job_id)
@@ -361,8 +365,15 @@ class RunningJobs:
         if not job.ended.done():
             job.ended.set_result(archived.job.result)
         job.job_master.close_async()
-        if self._stored is not None:
-            self._forget(self._stored.clean_up(job_id), f"forget job {job_id}")
+        self._forget(self._clean_up(job_id, job.job_master), f"clean up job {job_id}")
+
+    async def _clean_up(self, job_id: JobId, job_master: JobLeader) -> None:
+        has_successors = self._stored is not None
+        is_done = await delete_until_done(
+            job_id, job_master.delete_left, has_successors=has_successors
+        )
+        if is_done and self._stored is not None:
+            await self._stored.clean_up(job_id)
 
     def _tell_ended(self, job: EndedJob) -> None:
         if self._on_job_ended is None:

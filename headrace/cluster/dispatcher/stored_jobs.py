@@ -23,6 +23,7 @@ from headrace.cluster.high_availability.leader_election_service import (
     Leadership,
     LeadershipLostError,
 )
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import delete_until_done
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.clock import Clock, doubling_pauses
 from headrace.core.config import Settings
@@ -52,12 +53,16 @@ class EndedUnderEarlierLeader:
 
 @dataclass(frozen=True)
 class RecoveredJobs:
-    """Jobs that go on under the leader of an epoch, the oldest first, and those that only have to be told of."""
+    """Jobs that go on under the leader of an epoch, the oldest first, and those that only have to be told of.
+
+    `unclean`: jobs that have ended, and of which the storage has not deleted everything.
+    """
 
     epoch: int
 
     jobs: list[StoredJobGraph]
     ended: list[EndedUnderEarlierLeader]
+    unclean: list[StoredJobGraph]
 
 
 class StoredJobs:
@@ -111,7 +116,7 @@ class StoredJobs:
                 await self._blob_server.retain_job(one.graph.job_id, keys)
         ended = [one for one in stored if one.graph.job_id in self._ended]
         running = {one.graph.job_id for one in jobs}
-        await self._try_on(
+        unclean = await self._try_on(
             "clean up ended jobs", lambda: self._clean_up_ended(results, ended, running)
         )
         told = [EndedUnderEarlierLeader(one, self._ended[one.graph.job_id].result) for one in ended]
@@ -121,7 +126,7 @@ class StoredJobs:
             for job_id, entry in results.clean.items()
             if job_id not in with_graphs
         ]
-        return RecoveredJobs(self._leadership.epoch, jobs, told)
+        return RecoveredJobs(self._leadership.epoch, jobs, told, unclean)
 
     async def put(self, graph: JobGraph, submitted_ms: int) -> None:
         """Store a job, after its blobs: when this returns, every later leader knows it."""
@@ -167,6 +172,18 @@ class StoredJobs:
         except LeadershipLostError:
             _LOG.info("job %s, which has ended, is forgotten by the next leader", job_id)
 
+    async def clean_up_unclean(self, stored: StoredJobGraph) -> None:
+        """Go on to delete what an earlier leader has left of a job; without success, it is left to the next one."""
+        graph, entry = stored.graph, self._ended[stored.graph.job_id]
+
+        async def delete() -> tuple[str, ...]:
+            return await self._run(
+                "delete checkpoints", lambda: self._delete_checkpoints(graph, entry)
+            )
+
+        if await delete_until_done(graph.job_id, delete, has_successors=True):
+            await self.clean_up(graph.job_id)
+
     def _without_graph(self, result: JobResult) -> EndedUnderEarlierLeader:
         """Return a job whose graph is gone, and whose result somebody may still ask for."""
         graph = JobGraph(result.job_id, result.name, (), (), {})
@@ -187,30 +204,42 @@ class StoredJobs:
 
     def _clean_up_ended(
         self, results: JobResults, ended: list[StoredJobGraph], running: set[JobId]
-    ) -> None:
-        """Delete what earlier leaders had not yet deleted of jobs that have ended."""
+    ) -> list[StoredJobGraph]:
+        """Delete what earlier leaders had not yet deleted of jobs that have ended; return those where that failed."""
+        unclean: list[StoredJobGraph] = []
         for one in ended:
             job_id = one.graph.job_id
             entry = results.dirty.get(job_id)
-            if entry is not None:
-                self._delete_checkpoints(one.graph, entry)
+            if entry is not None and self._delete_checkpoints(one.graph, entry):
+                unclean.append(one)
+                continue
             self._graphs.remove(job_id, self._leadership.epoch)
-        for entry in results.dirty.values():
-            self._results.mark_clean(entry)
+        left = {one.graph.job_id for one in unclean}
+        for job_id, entry in results.dirty.items():
+            if job_id not in left:
+                self._results.mark_clean(entry)
         for job_id in results.shut_out.keys() - results.dirty.keys() - running:
             self._results.forget(job_id)
+        return unclean
 
-    def _delete_checkpoints(self, graph: JobGraph, entry: JobResultEntry) -> None:
+    def _delete_checkpoints(self, graph: JobGraph, entry: JobResultEntry) -> tuple[str, ...]:
+        """Try to delete the checkpoints of a job that has ended; return what is left because of the storage."""
         settings = self._settings.with_values(graph.settings)
-        store = CheckpointStore(settings, graph.job_id, self._clock, self._random)
+        fence = self._leadership.validate
+        store = CheckpointStore(settings, graph.job_id, self._clock, self._random, fence=fence)
         try:
             store.recover()
-            store.close(entry.result.status, keeps_latest=entry.keeps_latest)
+            return store.close(entry.result.status, keeps_latest=entry.keeps_latest).not_deleted
+        except LeadershipLostError:
+            raise
+        except CheckpointStorageError as error:
+            return (error.uri,)
         except HeadraceError as error:
             _LOG.warning(
                 "files of job '%s' (%s), which has ended, were not all deleted: %s",
                 graph.name, graph.job_id, error,
             )  # fmt: skip
+            return ()
 
     async def _run(self, what: str, body: Callable[[], T]) -> T:
         """Run a call of the storage, unless another process may lead by now. LeadershipLostError."""

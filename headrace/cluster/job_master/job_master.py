@@ -576,6 +576,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         collected = self._coordination.coordinators.collect_coordinators()
         self._on_ended(self._information.archive(collected))
 
+    async def delete_left(self) -> tuple[str, ...]:
+        """Try again to delete what the storage did not delete at the job's end; return what is left, by URI."""
+        return await self._checkpointing.lineage.delete_left()
+
     async def _tell_terminal(self, is_committed: bool) -> None:
         if self._on_terminal is not None:
             keeps_latest = self._is_given_up or not is_committed

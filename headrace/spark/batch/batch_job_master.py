@@ -247,6 +247,10 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         """Give the job up, as the cluster ends."""
         self.run_async(self._cancel)
 
+    async def delete_left(self) -> tuple[str, ...]:
+        """Return nothing: a job in BATCH mode has no checkpoints to delete."""
+        return ()
+
     def fail_for_good(self, error: BaseException) -> None:
         """Fail the job: it cannot run on this cluster any more."""
         if self._status.is_globally_terminal_state() or self._status in _ENDING:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,9 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.randomness import system_random
 from headrace.core.threads import start_thread
+from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
+from headrace.datastream.state import MapStateDescriptor
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from testkit.chaos.checkpoint_pointers import PointerWatch, look_at
@@ -257,6 +259,21 @@ def rivals(folder: Path, store_uri: str = "") -> Generator[Rivals]:
         one.dispose()
 
 
+class _Remembered(KeyedProcessFunction):
+    """Passes on numbers of a key that come in order, none twice; its state grows with them."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._seen = runtime_context.get_map_state(
+            MapStateDescriptor("seen", Types.LONG(), Types.LONG())
+        )
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[int]:
+        if value >= 16 and not self._seen.contains(value - 16):
+            raise ValueError(f"{value - 16} is not in the state: it was lost")
+        self._seen.put(value, 1)
+        yield value
+
+
 class NumbersJob:
     """Writes each number once into files, some hundred in each second, with many checkpoints."""
 
@@ -268,11 +285,13 @@ class NumbersJob:
         count: int = COUNT,
         parallelism: int = 1,
         settings: Mapping[str, str] | None = None,
+        is_keyed: bool = False,
     ) -> None:
-        """`padding`: bytes that its function carries, so that it becomes a blob."""
+        """`padding`: bytes that its function carries, so that it becomes a blob. `is_keyed`: it has keyed state."""
         self._settings: Final = {INTERVAL.key: "100 ms", **(settings or {})}
         self.target: Final = folder / "lines"
         self._parallelism: Final = parallelism
+        self._is_keyed: Final = is_keyed
         self.count: Final = count
         self.job_id: Final = JobId.generate(system_random())
         self.file: Final = folder / "graph"
@@ -300,6 +319,9 @@ class NumbersJob:
             lambda number: number, self.count, Types.LONG(), rows_per_second=RATE
         )
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+        if self._is_keyed:
+            keyed = numbers.key_by(lambda number: number % 16, key_type=Types.LONG())
+            numbers = keyed.process(_Remembered(), output_type=Types.LONG())
         lines = numbers.map(
             lambda number: str(number + 0 * len(padding)), output_type=Types.STRING()
         )

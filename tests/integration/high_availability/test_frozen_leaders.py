@@ -6,6 +6,7 @@ and signals; the options of the election are the defaults.
 
 import pytest
 
+from headrace.checkpoint.options import DATA_INLINE_THRESHOLD
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals
@@ -13,6 +14,11 @@ from tests.integration.high_availability.drivers import DriverProcess, NumbersJo
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 COUNT = 6_000
+INCREMENTS = {
+    "state.backend.type": "rocksdb",
+    "execution.checkpointing.incremental": "true",
+    DATA_INLINE_THRESHOLD.key: "0",
+}
 
 
 def lead_in_its_place(second: DriverProcess, job: NumbersJob) -> None:
@@ -55,6 +61,8 @@ def test_a_leader_that_was_frozen_past_its_lease_stands_by_and_leads_again(pair:
 @pytest.mark.parametrize(
     ("point", "pair"),
     [
+        (Failpoint.DELETING, "folder"),
+        (Failpoint.DELETING, "s3"),
         (Failpoint.PUBLISHING, "folder"),
         (Failpoint.PUBLISHING, "s3"),
         (Failpoint.METADATA_WRITTEN, "folder"),
@@ -80,6 +88,43 @@ def test_what_a_frozen_leader_was_about_to_write_changes_nothing(
     wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
     lead_in_its_place(second, job)
     assert_stands_by_behind_its_successor(first, second, job, pair)
+
+
+def test_a_leader_that_freezes_amid_a_deletion_takes_no_increment_from_its_successor(
+    pair: Rivals,
+) -> None:
+    job = NumbersJob(pair.folder, count=COUNT, settings=INCREMENTS, is_keyed=True)
+    first = pair.start("first", failpoints=f"{Failpoint.DELETING.value}#3=stop")
+    first.wait_for("leads")
+    second = pair.start("second")
+    second.await_standby()
+    first.say("submit", str(job.file))
+    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    lead_in_its_place(second, job)
+    shared = pair.storage / "checkpoints" / job.job_id.hex() / "shared"
+    assert list(shared.iterdir()), "its checkpoints share nothing"
+    assert_stands_by_behind_its_successor(first, second, job, pair)
+
+
+@pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)
+def test_a_leader_that_freezes_when_the_end_of_a_job_is_stored_leaves_the_rest_to_its_successor(
+    pair: Rivals,
+) -> None:
+    job = NumbersJob(pair.folder, count=1_000)
+    first = pair.start("first", failpoints=f"{Failpoint.RESULT_STORED.value}=stop")
+    first.wait_for("leads")
+    second = pair.start("second")
+    second.await_standby()
+    first.say("submit", str(job.file))
+    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    second.wait_for("leads")
+    pair.assert_forgotten(job)
+    first.go_on()
+    first.await_log("this process stands by")
+    second.say("result", str(job.job_id))
+    assert second.wait_for("result")["status"] == "FINISHED"
+    assert job.output() == job.expected
+    pair.assert_forgotten(job)
 
 
 @pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)

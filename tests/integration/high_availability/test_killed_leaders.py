@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+<<<<<<< HEAD
 from headrace.checkpoint.options import NUM_RETAINED
+=======
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
+>>>>>>> deletions
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals
@@ -189,6 +193,36 @@ def test_a_leader_deletes_what_a_killed_one_has_left_half_written(pair: Rivals) 
     os.utime(left, (1_700_000_000, 1_700_000_000))
     pair.start("first").wait_for("leads")
     assert not left.exists()
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["same-leader", "next-leader"])
+def test_deletions_that_fail_at_the_end_of_a_job_are_tried_again_until_nothing_is_left(
+    pair: Rivals, is_killed: bool
+) -> None:
+    control = pair.folder / "control"
+    checkpoints = f"faulty://{pair.folder}/checkpoints?control={control}"
+    job = NumbersJob(pair.folder, count=1_000, settings={CHECKPOINT_DIRECTORY.key: checkpoints})
+    folder = pair.folder / "checkpoints" / job.job_id.hex()
+    leader = pair.start("first", failpoints=f"{Failpoint.RESULT_STORED.value}=stop")
+    leader.wait_for("leads")
+    leader.say("submit", str(job.file))
+    wait_until(lambda: leader.is_frozen, 120, "all output is committed")
+    control.write_text("fail_writes=1")
+    leader.go_on()
+    leader.say("result", str(job.job_id))
+    assert leader.wait_for("result")["status"] == "FINISHED"  # nobody waits for the deletions
+    leader.await_log("cannot tell whether somebody reads")
+    if is_killed:
+        leader.kill()
+        leader = pair.start("second")
+        leader.wait_for("leads")
+    results = [file.name for file in (pair.storage / "job-results").iterdir()]
+    assert any(f"{job.job_id.hex()}_DIRTY" in name for name in results), results
+    assert folder.exists()
+    control.write_text("")
+    pair.assert_forgotten(job)
+    assert not folder.exists()
+    assert job.output() == job.expected
 
 
 def test_jobs_of_a_cluster_that_a_client_ends_are_over(pair: Rivals) -> None:

@@ -624,6 +624,7 @@ def open_checkpointing(
             endpoint.rpc_service.random,
             subsumed_left,
             start_thread if run_blocking is run_in_thread else _at_once,
+            fence,
         ),
         tasks=CheckpointTasks(
             scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish

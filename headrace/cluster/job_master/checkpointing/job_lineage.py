@@ -21,6 +21,7 @@ from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
     CheckpointIdCounter,
     CheckpointIo,
 )
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
@@ -49,6 +50,8 @@ class JobLineage:
         self._protocol: Final = protocol
         self._statistics: Final = statistics
         self._is_refused = False
+        # What closes the store, where that has to be tried again.
+        self._close_again: Callable[[], CheckpointsLeft] | None = None
 
     async def recover(self) -> CompletedCheckpoint | None:
         """Take over the job's lineage, commit its open output, and return what the job starts from. CheckpointError."""
@@ -99,9 +102,10 @@ class JobLineage:
             await before_deletion(is_committed)
         was_cancelled = status is JobStatus.CANCELED
         kept_as = JobStatus.SUSPENDED if is_given_up and was_cancelled else status
-        left = await self._io.call(
-            "close", lambda: self._io.store.close(kept_as, keeps_latest=not is_committed)
-        )
+        self._close_again = lambda: self._io.store.close(kept_as, keeps_latest=not is_committed)
+        left = await self._io.call("close", self._close_again)
+        if not left.not_deleted:
+            self._close_again = None
         self._statistics.retained(self._io.store.retained_ids)
         if self._is_refused:
             # The error says from where and how it may go on.
@@ -127,6 +131,12 @@ class JobLineage:
                 self._job_id,
                 RETENTION.key,
             )
+
+    async def delete_left(self) -> tuple[str, ...]:
+        """Try again to delete what the storage did not delete at the job's end; return what is left, by URI."""
+        if self._close_again is None:
+            return ()
+        return (await self._io.call("delete what is left", self._close_again)).not_deleted
 
     def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
         if restored is not None:

@@ -11,6 +11,7 @@ from headrace.checkpoint.retention.cleaner import CheckpointCleaner, orphans_in,
 from headrace.checkpoint.retention.completed_store import Deletion
 from headrace.checkpoint.retention.leases import LeaseRecord
 from headrace.checkpoint.storage.file_systems import child_uri, files_below, is_there, write_new
+from headrace.core.errors import HostError
 from headrace.core.threads import start_thread
 from tests.unit.checkpoint.snapshots import metadata_of, stored
 
@@ -126,11 +127,50 @@ def test_what_cannot_be_deleted_is_told_and_left(
         removed.append(uri)
 
     monkeypatch.setattr("headrace.checkpoint.retention.cleaner.remove_file", remove)
-    perform_deletion(Deletion(1, "", ("stuck", "next")))
-    assert removed == ["next"]
+    left = perform_deletion(Deletion(1, "", ("stuck", "next")))
+    assert (removed, left) == (["next"], Deletion(1, "", ("stuck",)))
     assert (
         "a file was not deleted: checkpoint storage: cannot delete stuck: it is busy" in caplog.text
     )
+
+
+@pytest.mark.parametrize("failing", ["remove_file", "remove_folder"])
+def test_what_could_not_be_deleted_is_named_and_deleted_when_it_is_tried_again(
+    folder: str, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(uri: str) -> None:
+        raise CheckpointStorageError("delete", uri, "it is busy")
+
+    checkpoint = child_uri(folder, "chk-1")
+    for name in ("_metadata", "a"):
+        write_new(child_uri(checkpoint, name), [b"x"])
+    cleaner = CheckpointCleaner(1, start=lambda _, body: body())
+    with monkeypatch.context() as patched:
+        patched.setattr(f"headrace.checkpoint.retention.cleaner.{failing}", fail)
+        cleaner.delete(Deletion(1, checkpoint))
+        cleaner.try_failed_again()
+    assert cleaner.failed_uris == (checkpoint,)
+    assert cleaner.held_folders == (), "nobody reads it"
+    cleaner.try_failed_again()
+    assert (cleaner.failed_uris, files_below(folder)) == ((), [])
+
+
+def test_who_does_not_lead_any_more_deletes_nothing_from_then_on(folder: str) -> None:
+    is_leader = [True, True, False]
+    shared = child_uri(folder, "shared", "a")
+
+    def fence() -> None:
+        if not (is_leader.pop(0) if is_leader else False):
+            raise HostError("another process leads")
+
+    for number in (1, 2):
+        write_new(child_uri(folder, f"chk-{number}", "a"), [b"x"])
+    write_new(shared, [b"x"])
+    cleaner = CheckpointCleaner(1, start=lambda _, body: body(), fence=fence)
+    cleaner.delete(Deletion(1, child_uri(folder, "chk-1"), (shared,)))
+    cleaner.delete(Deletion(2, child_uri(folder, "chk-2")))
+    assert [one.relative_path for one in files_below(folder)] == ["chk-2/a", "shared/a"]
+    assert (cleaner.waiting_count, cleaner.failed_uris) == (0, ())
 
 
 def test_orphans_are_what_no_complete_checkpoint_refers_to(folder: str) -> None:

@@ -1,12 +1,14 @@
 """Leaders of one cluster that follow on each other: each takes jobs, ends some, and dies within the end of others."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, cast
 
 from headrace.checkpoint.storage.file_systems import child_uri, files_below
 from headrace.cluster.dispatcher.stored_jobs import RecoveredJobs, StoredJobs
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
@@ -15,6 +17,7 @@ from headrace.core.randomness import system_random
 from headrace.core.threads import run_in_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.graph.job_graph import JobGraph
+from tests.unit.cluster.job_master.checkpointing.durable_jobs import take
 
 
 class SuccessiveLeaders:
@@ -57,6 +60,38 @@ class SuccessiveLeaders:
     def end_all(self) -> None:
         """End all jobs in order, as the next leader."""
         asyncio.run(self._end_all())
+
+    def die_before_clean_up(self) -> JobId:
+        """Take a job that has a checkpoint, store its end, and die before anything of it is deleted."""
+        return asyncio.run(self._die_before_clean_up())
+
+    def clean_up(self, meanwhile: Callable[[], None] = lambda: None) -> int:
+        """Clean up as the next leader; `meanwhile`: before it tries again. Return how many jobs it tries again."""
+        return asyncio.run(self._clean_up(meanwhile))
+
+    async def _die_before_clean_up(self) -> JobId:
+        services, jobs, _ = await self._next_leader()
+        try:
+            await self._take(jobs)
+            (job_id,) = self.running
+            store = CheckpointStore(self._settings, job_id, SystemClock(), system_random())
+            store.recover()
+            take(store)
+            await jobs.job_terminal(JobResult(job_id, "job", JobStatus.FINISHED, 5, {}), False)
+            self.running.clear()
+            return job_id
+        finally:
+            services.close()
+
+    async def _clean_up(self, meanwhile: Callable[[], None]) -> int:
+        services, jobs, recovered = await self._next_leader()
+        try:
+            meanwhile()
+            for one in recovered.unclean:
+                await jobs.clean_up_unclean(one)
+            return len(recovered.unclean)
+        finally:
+            services.close()
 
     async def _lead(self, job_count: int) -> None:
         services, jobs, recovered = await self._next_leader()

@@ -8,19 +8,25 @@ Both run on the JobMaster's main thread. Source: Flink CheckpointIDCounter, Chec
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from headrace.checkpoint.handles import StateFile, TaskStateSnapshot
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.cluster.leadership import always_leads
 from headrace.core.barriers import CheckpointOptions
+from headrace.core.clock import doubling_pauses
 from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId
 from headrace.core.threads import BlockingRunner
 
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
+_DELETION_PAUSES_S: Final = 0.2, 60.0
+DELETION_ATTEMPTS_MAX: Final = 16
+"""Attempts to delete what an ended job leaves, over eight minutes."""
+_NAMES_MAX: Final = 10
 
 
 class CheckpointIo:
@@ -95,6 +101,49 @@ class CheckpointIo:
         finally:
             self._cleaning_count -= 1
         self._on_cleaned()
+
+
+async def delete_until_done(
+    job_id: JobId, delete: Callable[[], Awaitable[tuple[str, ...]]], *, has_successors: bool
+) -> bool:
+    """Delete what an ended job leaves, again and again with growing pauses; return whether it is gone.
+
+    `delete` tries once, and returns what is left. Where it does not come to an end, that is told once, by name.
+    `has_successors`: the next leader tries again.
+    """
+    left: tuple[str, ...] = ()
+    pauses_s = doubling_pauses(*_DELETION_PAUSES_S)
+    try:
+        for attempt in range(1, DELETION_ATTEMPTS_MAX + 1):
+            left = await delete()
+            if not left:
+                return True
+            if attempt < DELETION_ATTEMPTS_MAX:
+                pause_s = next(pauses_s)
+                _LOG.info(
+                    "%d files or folders of job %s are not deleted; again in %g s",
+                    len(left),
+                    job_id,
+                    pause_s,
+                )
+                await asyncio.sleep(pause_s)
+        return False
+    finally:
+        if left:
+            _tell_left(job_id, left, has_successors=has_successors)
+
+
+def _tell_left(job_id: JobId, left: tuple[str, ...], *, has_successors: bool) -> None:
+    more = f" and {len(left) - _NAMES_MAX} more" if len(left) > _NAMES_MAX else ""
+    _LOG.error(
+        "job %s has ended, and the storage did not delete what nobody needs any more: %s%s. %s",
+        job_id,
+        ", ".join(left[:_NAMES_MAX]),
+        more,
+        "The next leader tries again; or delete it by hand when the storage lets you"
+        if has_successors
+        else "Nobody tries again: delete it by hand when the storage lets you",
+    )
 
 
 class CheckpointIdCounter:

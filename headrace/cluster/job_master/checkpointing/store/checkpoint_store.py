@@ -15,6 +15,7 @@ import msgspec
 from headrace.checkpoint.errors import (
     CheckpointCorruptedError,
     CheckpointError,
+    CheckpointFencedError,
     CheckpointStorageError,
     SnapshotDrainedError,
 )
@@ -72,6 +73,7 @@ from headrace.checkpoint.storage.lineages import (
 )
 from headrace.checkpoint.storage.metadata_format import METADATA_NAME
 from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.cluster.leadership import always_leads
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -86,17 +88,22 @@ _CLOSE_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True)
 class CheckpointsLeft:
-    """Checkpoints that remain at a job's end. `kept_uri` is the newest one that stays, empty if none does."""
+    """Checkpoints that remain at a job's end. `kept_uri` is the newest one that stays, empty if none does.
+
+    `not_deleted`: folders and files that should not remain, and that the storage did not delete.
+    """
 
     kept_uri: str = ""
     has_deleted: bool = False
+    not_deleted: tuple[str, ...] = ()
 
 
 class CheckpointStore:
     """One per job and JobMaster. Calls come one at a time; `discard`, `register_shared`, `give_up_id` run concurrently.
 
     `settings` are the job's. `on_cleaning` is called with the number of deletions that are not done. `start` starts the
-    threads that delete files in the background.
+    threads that delete files in the background. `fence` raises where another process may lead the job by now: then
+    nothing is deleted any more.
     """
 
     def __init__(
@@ -107,6 +114,7 @@ class CheckpointStore:
         random: SeededRandom,
         on_cleaning: Callable[[int], None] = lambda count: None,
         start: Callable[[str, Callable[[], None]], object] = start_thread,
+        fence: Callable[[], None] = always_leads,
     ) -> None:
         self._settings: Final = settings
         self._job_id: Final = job_id
@@ -116,13 +124,16 @@ class CheckpointStore:
         self._claim_mode: Final = member_of(ClaimMode, settings, RECOVERY_CLAIM_MODE)
         self._kind: Final = storage_kind(settings)
         threads = PARALLEL_THREADS if settings.get_option(PARALLEL_CLEANER) else 1
-        self._cleaner: Final = CheckpointCleaner(threads, on_cleaning, start, clock)
+        self._fence: Final = fence
+        self._cleaner: Final = CheckpointCleaner(threads, on_cleaning, start, clock, fence)
         self._completed = CompletedCheckpointStore(settings.get_option(NUM_RETAINED))
         self._lineage: Lineage | None = None
         self._storage: CheckpointStorage | None = None
         self._has_recovered = False
         self._has_savepoint = False
         self._has_published = False
+        self._is_ending = False
+        self._told_held: Final[set[str]] = set()
         # `discard` and `register_shared` run beside other calls, and need an unchanging set of complete checkpoints.
         self._lock = threading.Lock()
 
@@ -241,21 +252,33 @@ class CheckpointStore:
         folder = "" if complete else options.exclusive_uri
         if folder:
             self._taken_over().decided(checkpoint_id)
-        perform_deletion(Deletion(checkpoint_id, folder, own))
+        perform_deletion(Deletion(checkpoint_id, folder, own), self._fence)
 
     def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
         """Delete the checkpoints that are not to outlive the job; return when all are deleted, or after a minute.
 
         `status` is the job's last one, or SUSPENDED. `keeps_latest`: keep the newest checkpoint in any case: its output
-        is not committed. A driver whose successor has taken over deletes no checkpoints.
+        is not committed. A driver whose successor has taken over deletes no checkpoints. Whoever calls it again tries
+        once more what could not be deleted.
         """
-        if self._storage is None or not self._has_recovered or not self._is_leader():
+        if self._storage is None or not self._has_recovered:
             return CheckpointsLeft()
+        try:
+            if not self._is_ending:
+                self._taken_over().validate_epoch()
+        except CheckpointFencedError as error:
+            _LOG.warning("checkpoints of job %s were not deleted: %s", self._job_id, error)
+            return CheckpointsLeft()
+        except CheckpointError as error:
+            _LOG.info("checkpoints of job %s are not deleted yet: %s", self._job_id, error)
+            return CheckpointsLeft(not_deleted=(self._storage.checkpoint_folder,))
         with self._lock:
             deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
             kept = self._completed.latest
             is_empty = not self._completed.all
         self._delete(deletions)
+        if status.is_globally_terminal_state():
+            self._cleaner.try_failed_again()
         is_done = self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S)
         if not is_done:
             _LOG.warning("%d checkpoints are still being deleted", self._cleaner.waiting_count)
@@ -263,39 +286,49 @@ class CheckpointStore:
         has_none = status is JobStatus.FAILED and not self._has_published
         is_over = is_empty and (has_none or not is_kept(status, self._retention))
         held = self._cleaner.held_folders
+        left = list(self._cleaner.failed_uris)
         if status.is_globally_terminal_state():
-            self._leave_held(held, is_over=is_over)
-        if is_over and self._owns_folder and is_done and not held:
-            # Only now: a folder cannot be deleted while others delete in it.
-            perform_deletion(Deletion(0, self._storage.checkpoint_folder))
-        self._leave_lineage(ends=is_over and self._owns_folder and not self._has_savepoint)
+            left += self._leave_held(held, is_over=is_over)
+        if is_over and self._owns_folder and not held:
+            folder = Deletion(0, self._storage.checkpoint_folder, is_repeated=bool(left))
+            # A folder cannot be deleted while others delete in it, and must not be while somebody may read there.
+            is_free = is_done and not self._cleaner.not_seen_folders
+            left[:0] = perform_deletion(folder, self._fence).uris if is_free else folder.uris
+        elif not is_done:
+            left.append(self._storage.checkpoint_folder)
+        ends = is_over and self._owns_folder and not self._has_savepoint
+        # While anything is left the record is still needed, by whoever tries again.
+        left += self._leave_lineage(ends=ends and not left)
         has_deleted = any(deletion.folder_uri for deletion in deletions)
-        return CheckpointsLeft("" if kept is None else kept.uri, has_deleted)
+        not_deleted = tuple(left) if status.is_globally_terminal_state() else ()
+        return CheckpointsLeft("" if kept is None else kept.uri, has_deleted, not_deleted)
 
-    def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> None:
-        """Leave the files of checkpoints that somebody reads; nobody deletes them later."""
+    def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> list[str]:
+        """Leave the files of checkpoints that somebody reads; nobody deletes them later. Return what should be gone."""
+        left: list[str] = []
         for folder in folders:
             if is_over:
                 # No job starts from a checkpoint of a job that is over.
-                perform_deletion(Deletion(0, "", (child_uri(folder, METADATA_NAME),)))
-            _LOG.warning("not deleted, because somebody reads it: %s; delete it later", folder)
+                deletion = Deletion(0, "", (child_uri(folder, METADATA_NAME),))
+                left += perform_deletion(deletion, self._fence).uris
+            if folder not in self._told_held:
+                _LOG.warning("not deleted, because somebody reads it: %s; delete it later", folder)
+            self._told_held.add(folder)
+        return left
 
-    def _leave_lineage(self, *, ends: bool) -> None:
+    def _leave_lineage(self, *, ends: bool) -> list[str]:
+        """End the record of the lineage, or leave it; return its folder where it should be gone, and is not."""
         try:
             if ends:
+                self._is_ending = True
                 self._taken_over().end()
             else:
                 self._taken_over().leave()
         except CheckpointError as error:
+            if ends:
+                return [self._taken_over().folder_uri]
             _LOG.warning("the record of the job's lineage was not updated at its end: %s", error)
-
-    def _is_leader(self) -> bool:
-        try:
-            self._taken_over().validate_epoch()
-        except CheckpointError as error:
-            _LOG.warning("checkpoints of job %s were not deleted: %s", self._job_id, error)
-            return False
-        return True
+        return []
 
     @property
     def _is_fork(self) -> bool:
