@@ -11,11 +11,7 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD
-from headrace.checkpoint.options import NUM_RETAINED
-=======
-from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
->>>>>>> deletions
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, NUM_RETAINED
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals
