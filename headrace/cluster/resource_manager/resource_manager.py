@@ -32,7 +32,7 @@ from headrace.cluster.resource_manager.slot_matching import (
     TaskManagerRemoved,
 )
 from headrace.cluster.resource_manager.task_manager_inspection import TaskManagerInspection
-from headrace.cluster.resource_manager.worker_pool import (
+from headrace.cluster.resource_manager.worker_events import (
     IdleReleaseAgreed,
     WorkerDecommissioned,
     WorkerLost,

@@ -19,20 +19,22 @@ from headrace.cluster.resource_manager.options import (
     TASK_MANAGER_REGISTRATION_TIMEOUT,
     TASK_MANAGER_TIMEOUT,
 )
-from headrace.cluster.resource_manager.worker_pool import (
+from headrace.cluster.resource_manager.worker_events import (
     AskWhetherReleasable,
     PoolEvent,
-    PoolLimits,
     RecoveryEnded,
     ReleaseWorker,
     RequestWorker,
     TellShortage,
     TimePassed,
-    WorkerPool,
     WorkerRegistered,
     WorkersRecovered,
     WorkerStarted,
     WorkerTerminated,
+)
+from headrace.cluster.resource_manager.worker_pool import (
+    PoolLimits,
+    WorkerPool,
 )
 from headrace.cluster.task_executor.external_resources import external_resource_amounts
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS

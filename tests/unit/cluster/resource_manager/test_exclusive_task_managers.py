@@ -13,17 +13,19 @@ from headrace.cluster.resource_manager.slot_matching import (
     TaskManagerAdded,
     TaskManagerRemoved,
 )
-from headrace.cluster.resource_manager.worker_pool import (
+from headrace.cluster.resource_manager.worker_events import (
     AskWhetherReleasable,
     IdleReleaseAgreed,
-    PoolLimits,
     ReleaseWorker,
     RequestWorker,
     SlotsMissing,
     TimePassed,
-    WorkerPool,
     WorkerRegistered,
     WorkerStarted,
+)
+from headrace.cluster.resource_manager.worker_pool import (
+    PoolLimits,
+    WorkerPool,
 )
 from headrace.core.ids import JobId, ResourceId, SlotId
 from headrace.gateways.messages import SlotStatus

@@ -3,10 +3,9 @@
 import itertools
 from dataclasses import replace
 
-from headrace.cluster.resource_manager.worker_pool import (
+from headrace.cluster.resource_manager.worker_events import (
     AskWhetherReleasable,
     IdleReleaseAgreed,
-    PoolLimits,
     RecoveryEnded,
     ReleaseWorker,
     RequestWorker,
@@ -15,11 +14,14 @@ from headrace.cluster.resource_manager.worker_pool import (
     TimePassed,
     WorkerDecommissioned,
     WorkerLost,
-    WorkerPool,
     WorkerRegistered,
     WorkersRecovered,
     WorkerStarted,
     WorkerTerminated,
+)
+from headrace.cluster.resource_manager.worker_pool import (
+    PoolLimits,
+    WorkerPool,
 )
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.resource_profile import ResourceProfile
