@@ -52,7 +52,7 @@ def assert_ends_with_cause(driver: DriverProcess, part: str) -> None:
 def test_a_part_that_fails_ends_its_driver_and_the_next_one_goes_on_with_the_job(
     pair: Rivals, part: str
 ) -> None:
-    job = NumbersJob(pair.folder, count=4_000)
+    job = NumbersJob(pair.folder, count=12_000)
     first = start_with_job(pair, job, {})
     second = pair.start("second")
     second.await_standby()
