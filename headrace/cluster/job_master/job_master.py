@@ -487,7 +487,12 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     def cancel_by_dispatcher(self) -> None:
         """Give the job up, as the cluster ends. Called by the Dispatcher, on the same thread; again is no other end."""
         self._is_given_up = self._is_given_up or self._scheduler.status not in _ENDING
-        self.run_async(self._scheduler.cancel)
+        self.run_async(self._end_with_cluster)
+
+    def _end_with_cluster(self) -> None:
+        # One that fails ends anyway, and keeps its cause.
+        if self._scheduler.status is not JobStatus.FAILING:
+            self._scheduler.cancel()
 
     @property
     def status(self) -> JobStatus:

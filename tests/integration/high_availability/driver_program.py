@@ -37,6 +37,7 @@ from headrace.graph.job_graph import JobGraph
 from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.options import REST_PORT
 from headrace.rest.web_monitor import WebMonitor
+from testkit.waiting import wait_until
 from tests.integration.high_availability.planted_bugs import plant_from_environment
 from tests.integration.programs.process_cluster import ProcessDriver
 from tests.unit.network.exchange import SECRET
@@ -114,6 +115,7 @@ def fail(part: str, handle: ClusterHandle, web_monitor: WebMonitor) -> None:
     cluster = handle._cluster
     if part == "rest":
         server: Any = web_monitor.server
+        wait_until(lambda: server._server is not None, 60, "REST serves")
         server._server.on_tick = lambda counter: bug(part)
     elif part == "election":
 
