@@ -35,6 +35,14 @@ def test_a_job_that_has_just_failed_is_not_said_to_be_cancelled(world: World) ->
         world.loop.run_until(world.job_master.cancel())
 
 
+def test_a_job_that_fails_keeps_its_cause_where_its_cluster_ends_meanwhile(world: World) -> None:
+    world.job_master.fail_for_good(ValueError("no more"))
+    world.job_master.cancel_by_dispatcher()
+    world.loop.run_for(10)
+    report(world, ExecutionState.CANCELED)
+    assert world.job_master.status is JobStatus.FAILED
+
+
 def test_a_job_that_was_just_cancelled_may_be_cancelled_again(world: World) -> None:
     world.loop.run_until(world.job_master.cancel())
     report(world, ExecutionState.CANCELED)
