@@ -2,15 +2,18 @@
 
     SUBMITTED ──task active──► STARTED
         │ release                 │ release
-        ▼                         ▼
-    CANCELLING ◄──grace over── STOPPING
-        └──ended──► gone, as from everywhere: termination reported exactly once
+        └────────► STOPPING ◄─────┘
+                      │ grace over
+                  CANCELLING ──ended──► gone, as from everywhere: termination reported exactly once
 
 It knows only what Spark does with a job. Which workers there are to be, which have registered and which were given up
 is known to the WorkerPool, which never asks for an id twice and refuses those that it has given up.
 A release comes after the ResourceManager's stop by RPC, so a started worker gets a grace to return by itself; only
 then its job is cancelled, which kills the process without any clean-up, and cancelled again until it has ended. So is
 the job of a worker whose executor is lost: Spark would run it again elsewhere.
+A worker that waits for a place may get it as it is released. Spark (4.3, PythonWorkerFactory) takes an interruption for
+the death of the process from which it forks Python workers, and ends that with all other workers of the executor. So
+the job is cancelled a while later, counted from the moment in which its task became active, if it did.
 Source: Flink ActiveResourceManager.
 """
 
@@ -144,6 +147,7 @@ class _Worker:
     phase: WorkerPhase = WorkerPhase.SUBMITTED
     # When the next action of its own is due, monotonic ms; None: nothing is due.
     due_ms: float | None = None
+    is_active: bool = False
     is_decommissioned: bool = False
     # Why its executor was lost.
     loss: str = ""
@@ -153,11 +157,13 @@ class _Worker:
 class WorkerLifecycles:
     """Every worker of one driver. Times are monotonic milliseconds, given with each event.
 
-    `stop_grace_ms`: how long a started worker may take to return after its stop; `cancel_retry_ms`: how often a
-    cancellation is repeated until Spark reports the end.
+    `stop_grace_ms`: how long a started worker may take to return after its stop; `start_grace_ms`: how long Spark may
+    take to start the Python process of one that was released before; `cancel_retry_ms`: how often a cancellation is
+    repeated until Spark reports the end.
     """
 
     stop_grace_ms: float
+    start_grace_ms: float = 2000.0
     cancel_retry_ms: float = 1000.0
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
 
@@ -167,7 +173,7 @@ class WorkerLifecycles:
             case WorkerRequested(worker_id, profile):
                 return self._requested(worker_id, profile)
             case TaskActive(worker_id):
-                return self._active(worker_id)
+                return self._active(worker_id, monotonic_ms)
             case JobEnded(worker_id, error):
                 return self._ended(worker_id, error)
             case ExecutorDecommissioned(worker_id, cause):
@@ -189,12 +195,21 @@ class WorkerLifecycles:
         self._workers[worker_id] = _Worker()
         return [SubmitJob(worker_id, profile)]
 
-    def _active(self, worker_id: ResourceId) -> list[WorkerAction]:
+    def _active(self, worker_id: ResourceId, monotonic_ms: float) -> list[WorkerAction]:
         worker = self._workers.get(worker_id)
-        if worker is None or worker.phase is not WorkerPhase.SUBMITTED:
+        if worker is None or worker.is_active:
             return []
-        self._workers[worker_id] = replace(worker, phase=WorkerPhase.STARTED)
-        return [ReportStarted(worker_id)]
+        worker = replace(worker, is_active=True)
+        match worker.phase:
+            case WorkerPhase.SUBMITTED:
+                self._workers[worker_id] = replace(worker, phase=WorkerPhase.STARTED)
+                return [ReportStarted(worker_id)]
+            case WorkerPhase.STOPPING:
+                due_ms = monotonic_ms + self.start_grace_ms
+                self._workers[worker_id] = replace(worker, due_ms=due_ms)
+            case WorkerPhase.STARTED | WorkerPhase.CANCELLING:
+                pass
+        return []
 
     def _ended(self, worker_id: ResourceId, error: str | None) -> list[WorkerAction]:
         worker = self._workers.pop(worker_id, None)
@@ -228,11 +243,9 @@ class WorkerLifecycles:
         if worker is None:
             return []
         match worker.phase:
-            case WorkerPhase.SUBMITTED:
-                # It waits for a core: there is nobody who could stop by himself.
-                return self._cancel(worker_id, worker, monotonic_ms)
-            case WorkerPhase.STARTED:
-                due_ms = monotonic_ms + self.stop_grace_ms
+            case WorkerPhase.SUBMITTED | WorkerPhase.STARTED:
+                is_started = worker.phase is WorkerPhase.STARTED
+                due_ms = monotonic_ms + (self.stop_grace_ms if is_started else self.start_grace_ms)
                 self._workers[worker_id] = replace(
                     worker, phase=WorkerPhase.STOPPING, due_ms=due_ms
                 )

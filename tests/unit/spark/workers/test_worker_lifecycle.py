@@ -67,11 +67,28 @@ def test_a_cancellation_is_repeated_until_the_job_has_ended() -> None:
     assert lifecycles.handle(ClockRead(), GRACE_MS + 9_000) == []
 
 
-def test_a_worker_that_waits_for_a_core_is_cancelled_at_once() -> None:
+def test_a_worker_that_waits_for_a_core_is_cancelled_when_spark_has_had_time_to_start_it() -> None:
     lifecycles = machine()
     lifecycles.handle(WorkerRequested(ONE, ANY), 0)
-    assert lifecycles.handle(ReleaseRequested(ONE), 0) == [CancelJob(ONE)]
-    assert lifecycles.handle(JobEnded(ONE, "cancelled"), 0) == [ReportTerminated(ONE, "released")]
+    assert lifecycles.handle(ReleaseRequested(ONE), 0) == []
+    assert lifecycles.handle(ClockRead(), 1_999) == []
+    assert lifecycles.handle(ClockRead(), 2_000) == [CancelJob(ONE)]
+    ended = lifecycles.handle(JobEnded(ONE, "cancelled"), 2_100)
+    assert ended == [ReportTerminated(ONE, "released")]
+
+
+def test_that_time_counts_from_the_moment_in_which_the_task_of_a_released_worker_is_active() -> (
+    None
+):
+    lifecycles = machine()
+    lifecycles.handle(WorkerRequested(ONE, ANY), 0)
+    lifecycles.handle(ReleaseRequested(ONE), 0)
+    for now_ms in (1_500, 1_600):
+        assert lifecycles.handle(TaskActive(ONE), now_ms) == [], "nobody wants it any more"
+    assert lifecycles.handle(ClockRead(), 3_499) == []
+    assert lifecycles.handle(ClockRead(), 3_500) == [CancelJob(ONE)]
+    ended = lifecycles.handle(JobEnded(ONE, "cancelled"), 3_600)
+    assert ended == [ReportTerminated(ONE, "released")]
 
 
 def test_a_job_that_spark_refuses_is_reported_with_the_reason() -> None:
