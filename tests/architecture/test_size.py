@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_810),
     "cli": (64, 5_920),
     "client": (9, 710),
-    "cluster": (166, 16_540),
+    "cluster": (166, 16_550),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (57, 5_870),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_840),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (54, 6_620),
+    "spark": (54, 6_630),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (951, 96_770)
+WHEEL_CEILING: Final = (951, 96_790)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
