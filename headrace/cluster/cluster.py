@@ -18,12 +18,8 @@ from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
 from headrace.cluster.dispatcher.job_leader import BatchJobMasters
 from headrace.cluster.dispatcher.running_jobs import RunningJobs
 from headrace.cluster.dispatcher.stored_jobs import StoredJobs
-from headrace.cluster.high_availability.high_availability_services import (
-    HighAvailabilityServices,
-)
-from headrace.cluster.high_availability.leader_election_service import (
-    Leadership,
-)
+from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
+from headrace.cluster.high_availability.leader_election_service import Leadership
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
 from headrace.cluster.leader_replacements import LeaderReplacements

@@ -17,9 +17,7 @@ from headrace.cluster.high_availability.high_availability_services import (
     HighAvailabilityServices,
     open_high_availability,
 )
-from headrace.cluster.high_availability.leader_election_service import (
-    OnStandby,
-)
+from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver

@@ -12,9 +12,7 @@ from typing import Final, TypeVar
 
 from headrace.cluster.blob.blob_client import prepare, submit_job
 from headrace.cluster.cluster import Cluster
-from headrace.cluster.high_availability.high_availability_services import (
-    HighAvailabilityServices,
-)
+from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names

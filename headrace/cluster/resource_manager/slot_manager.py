@@ -25,9 +25,7 @@ from headrace.cluster.resource_manager.slot_matching import (
     SlotEvent,
     SlotMatching,
 )
-from headrace.cluster.resource_manager.worker_events import (
-    SlotsMissing,
-)
+from headrace.cluster.resource_manager.worker_events import SlotsMissing
 from headrace.cluster.task_executor.external_resources import (
     external_resource_amounts,
     task_manager_resources,

@@ -1,4 +1,4 @@
-"""What a WorkerPool is told, and what it answers with. Pure.
+"""Events of a WorkerPool, and the actions that it answers with. Pure.
 
 Times are monotonic milliseconds.
 """

@@ -26,9 +26,7 @@ from headrace.rest.history.options import (
     HISTORY_WORK_DIRECTORY,
 )
 from headrace.rest.history.overview_cache import OverviewCache
-from headrace.rest.home import (
-    headrace_home,
-)
+from headrace.rest.home import headrace_home
 from headrace.rest.http_server import HttpServer, ListeningPlace
 
 _LOG: Final = logging.getLogger(__name__)

@@ -24,9 +24,7 @@ from headrace.functions.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.state.backend import (
-    EntryScope,
-)
+from headrace.state.backend import EntryScope
 from headrace.state.heap.handles import (
     HeapAggregatingState,
     HeapIntegerState,
@@ -39,9 +37,7 @@ from headrace.state.heap.handles import (
 from headrace.state.heap.snapshots import EntryPieces, FrozenHeap, FrozenHeapTable
 from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.heap.ttl import TTL_HANDLES, TtlHeapState
-from headrace.state.keyed_chunks import (
-    no_rows,
-)
+from headrace.state.keyed_chunks import no_rows
 from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,

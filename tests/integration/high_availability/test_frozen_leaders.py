@@ -21,6 +21,19 @@ INCREMENTS = {
 }
 
 
+def frozen_beside_standby(
+    pair: Rivals, job: NumbersJob, failpoint: str
+) -> tuple[DriverProcess, DriverProcess]:
+    """Start a leader that freezes at this point of a job, and a standby; return both once it is frozen."""
+    first = pair.start("first", failpoints=failpoint)
+    first.wait_for("leads")
+    second = pair.start("second")
+    second.await_standby()
+    first.say("submit", str(job.file))
+    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    return first, second
+
+
 def lead_in_its_place(second: DriverProcess, job: NumbersJob) -> None:
     """Wait until the second one leads, and has committed output."""
     second.wait_for("leads")
@@ -80,12 +93,7 @@ def test_what_a_frozen_leader_was_about_to_write_changes_nothing(
     job = NumbersJob(pair.folder, count=COUNT)
     # Early enough for an object store, in which the job has few checkpoints before it ends.
     time_text = {Failpoint.JOB_STORED: "", Failpoint.PUBLISHING: "#2"}.get(point, "#3")
-    first = pair.start("first", failpoints=f"{point.value}{time_text}=stop")
-    first.wait_for("leads")
-    second = pair.start("second")
-    second.await_standby()
-    first.say("submit", str(job.file))
-    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    first, second = frozen_beside_standby(pair, job, f"{point.value}{time_text}=stop")
     lead_in_its_place(second, job)
     assert_stands_by_behind_its_successor(first, second, job, pair)
 
@@ -94,12 +102,7 @@ def test_a_leader_that_freezes_amid_a_deletion_takes_no_increment_from_its_succe
     pair: Rivals,
 ) -> None:
     job = NumbersJob(pair.folder, count=COUNT, settings=INCREMENTS, is_keyed=True)
-    first = pair.start("first", failpoints=f"{Failpoint.DELETING.value}#3=stop")
-    first.wait_for("leads")
-    second = pair.start("second")
-    second.await_standby()
-    first.say("submit", str(job.file))
-    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    first, second = frozen_beside_standby(pair, job, f"{Failpoint.DELETING.value}#3=stop")
     lead_in_its_place(second, job)
     shared = pair.storage / "checkpoints" / job.job_id.hex() / "shared"
     assert list(shared.iterdir()), "its checkpoints share nothing"
@@ -111,12 +114,7 @@ def test_a_leader_that_freezes_when_the_end_of_a_job_is_stored_leaves_the_rest_t
     pair: Rivals,
 ) -> None:
     job = NumbersJob(pair.folder, count=1_000)
-    first = pair.start("first", failpoints=f"{Failpoint.RESULT_STORED.value}=stop")
-    first.wait_for("leads")
-    second = pair.start("second")
-    second.await_standby()
-    first.say("submit", str(job.file))
-    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    first, second = frozen_beside_standby(pair, job, f"{Failpoint.RESULT_STORED.value}=stop")
     second.wait_for("leads")
     pair.assert_forgotten(job)
     first.go_on()
@@ -132,12 +130,7 @@ def test_a_leader_that_freezes_before_it_stores_the_end_of_a_job_does_not_end_it
     pair: Rivals,
 ) -> None:
     job = NumbersJob(pair.folder)
-    first = pair.start("first", failpoints=f"{Failpoint.RESULT_CHECKED.value}=stop")
-    first.wait_for("leads")
-    second = pair.start("second")
-    second.await_standby()
-    first.say("submit", str(job.file))
-    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    first, second = frozen_beside_standby(pair, job, f"{Failpoint.RESULT_CHECKED.value}=stop")
     assert job.output() == job.expected
     second.wait_for("leads")
     second.say("running", str(job.job_id))

@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment
-from headrace.checkpoint.options import (
-    RECOVERY_PATH,
-)
+from headrace.checkpoint.options import RECOVERY_PATH
 from headrace.checkpoint.retention.inspection import find_snapshots
 from headrace.core.errors import JobExecutionError
 from testkit.waiting import wait_until

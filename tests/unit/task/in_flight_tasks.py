@@ -23,9 +23,7 @@ from headrace.graph.job_graph import (
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.writers.record_writer import RecordWriter
-from headrace.task.checkpointing.barriers import (
-    ExactlyOnceBarrierHandler,
-)
+from headrace.task.checkpointing.barriers import ExactlyOnceBarrierHandler
 from headrace.task.checkpointing.channel_state import ChannelStates, InFlightData
 from headrace.task.environment import TaskEnvironment
 from headrace.testing.operator_harness import MemorySnapshots

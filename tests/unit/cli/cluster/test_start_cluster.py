@@ -24,9 +24,7 @@ from headrace.rest.connections import (
     ClusterConnection,
     write_connection,
 )
-from headrace.rest.home import (
-    headrace_home,
-)
+from headrace.rest.home import headrace_home
 from tests.architecture.floor_plan import ROOT
 from tests.unit.cli.shell import Shell
 

@@ -6,9 +6,7 @@ from typing import Any
 import msgspec
 
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.coordinators.source_coordinator import (
-    SourceCoordinator,
-)
+from headrace.cluster.job_master.coordinators.source_coordinator import SourceCoordinator
 from headrace.core.config import Settings
 from headrace.core.ids import (
     ExecutionAttemptId,

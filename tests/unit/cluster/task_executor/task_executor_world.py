@@ -25,9 +25,7 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.job_master import JobMasterGateway, TaskManagerRegistered
-from headrace.gateways.messages import (
-    MemoryUsage,
-)
+from headrace.gateways.messages import MemoryUsage
 from headrace.gateways.resource_manager import ResourceManagerGateway, TaskExecutorRegistered
 from headrace.gateways.task_executor import (
     SlotRequest,

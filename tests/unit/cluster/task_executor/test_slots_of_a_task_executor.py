@@ -4,9 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.core.ids import (
-    SlotId,
-)
+from headrace.core.ids import SlotId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.messages import (
     AllocatedSlotReport,

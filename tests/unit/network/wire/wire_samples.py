@@ -4,9 +4,7 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import LatencyMarker, PlacedMarker, Watermark, WatermarkStatus
 from headrace.core.ids import OperatorId
-from headrace.network.wire.framing import (
-    Frame,
-)
+from headrace.network.wire.framing import Frame
 
 OFFSETS = st.integers(0, 2**32 - 1)
 

@@ -14,9 +14,7 @@ from headrace.core.elements import (
 from headrace.core.record_batch import RecordBatch
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import ProducerFailedError
-from headrace.network.partitions.result_subpartition import (
-    DataElement,
-)
+from headrace.network.partitions.result_subpartition import DataElement
 from headrace.network.writers.record_writer import (
     BroadcastRecordWriter,
     ChannelSelectorRecordWriter,

@@ -24,9 +24,7 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_ways
-from tests.unit.operators.windowing.reference_triggers import (
-    AtTheEnd,
-)
+from tests.unit.operators.windowing.reference_triggers import AtTheEnd
 from tests.unit.operators.windowing.window_reference import (
     Firing,
     Fixed,

@@ -4,9 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.functions.process import ProcessWindowFunction, TimeDomain
-from headrace.functions.windowing.assigners import (
-    SessionWindowTimeGapExtractor,
-)
+from headrace.functions.windowing.assigners import SessionWindowTimeGapExtractor
 from headrace.functions.windows import CountWindow, TimeWindow
 from headrace.testing.operator_harness import (
     HarnessStep,
@@ -15,9 +13,7 @@ from headrace.testing.operator_harness import (
     TimeAt,
     WatermarkAt,
 )
-from tests.unit.operators.windowing.window_reference import (
-    WindowReference,
-)
+from tests.unit.operators.windowing.window_reference import WindowReference
 
 KEYS = [lambda value: value[0]]
 

@@ -9,9 +9,7 @@ import pytest
 
 from headrace.core.lifecycle import JobStatus
 from testkit.chaos import stage
-from testkit.chaos.digest_job import (
-    DigestJob,
-)
+from testkit.chaos.digest_job import DigestJob
 from testkit.chaos.stage import Stage, StalledError
 
 

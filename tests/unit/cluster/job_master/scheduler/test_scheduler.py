@@ -5,9 +5,7 @@ import pytest
 from headrace.cluster.job_master.executions import ReportVerdict
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_details import VertexDescriber, describe_job, result_of
-from headrace.core.ids import (
-    ExecutionAttemptId,
-)
+from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import CheckpointOverview
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics

@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.connectors.files.sink.buckets import BucketAssigner
-from headrace.connectors.files.sink.committables import (
-    decode_file_payload,
-)
+from headrace.connectors.files.sink.committables import decode_file_payload
 from headrace.connectors.files.sink.compaction import FileCompactor
 from headrace.connectors.files.sink.file_commit import FileCommitter
 from headrace.connectors.files.sink.file_sink import FileSink

@@ -25,9 +25,7 @@ from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.cluster.job_master.checkpointing.assignment.operator_state_repartitioner import (
     deal_items,
 )
-from headrace.cluster.job_master.checkpointing.assignment.state_assignment import (
-    assign_state,
-)
+from headrace.cluster.job_master.checkpointing.assignment.state_assignment import assign_state
 from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.core.key_groups import key_group_range
