@@ -109,16 +109,31 @@ def waits_of_clients(address: str, client_count: int, job_count: int) -> list[fl
     return found
 
 
+def resident_bytes_of_jvm(process: int) -> int:
+    """Return the memory of the Java process that `process` has started."""
+    children = Path(f"/proc/{process}/task").glob("*/children")
+    for child in (pid for listed in children for pid in listed.read_text().split()):
+        if (Path("/proc") / child / "comm").read_text() == "java\n":
+            return int(status_of(int(child))["VmRSS"].split()[0]) * 1024
+    raise RuntimeError(f"process {process} has no JVM")
+
+
+def status_of(process: int) -> dict[str, str]:
+    """Return what Linux says of a process."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
 def kept_by(process: int) -> dict[str, int]:
-    """Return memory, threads and open files of a process."""
-    status = Path(f"/proc/{process}/status").read_text()
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    """Return memory, threads and open files of a process, and the memory of its JVM."""
+    fields = status_of(process)
     links = [
         os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir() if link.is_symlink()
     ]
     kinds = Counter("sockets" if link.startswith("socket:") else "files" for link in links)
     return {
         "resident_bytes": int(fields["VmRSS"].split()[0]) * 1024,
+        "jvm_resident_bytes": resident_bytes_of_jvm(process),
         "threads": int(fields["Threads"]),
         **kinds,
     }
@@ -211,6 +226,8 @@ def rounds(
         "ended_jobs": ended,
         "kept_bytes_per_ended_job": grown / max(1, ended),
         "driver_resident_bytes": after["resident_bytes"],
+        "jvm_resident_bytes": after["jvm_resident_bytes"],
+        "jvm_grown_bytes": after["jvm_resident_bytes"] - before["jvm_resident_bytes"],
         **{f"{kind}_left": after[kind] - before[kind] for kind in ("threads", "sockets", "files")},
         **{f"{kind}_at_peak": peak[kind] for kind in ("threads", "sockets", "files")},
     }

@@ -41,6 +41,7 @@ from headrace.cluster.high_availability.options import (
     cluster_id,
     is_highly_available,
 )
+from headrace.cluster.high_availability.process_lock import ProcessLock
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
@@ -54,7 +55,14 @@ _APPLICATION: Final = "application"
 class HighAvailabilityServices:
     """One per process. ConfigurationError where the settings do not name a folder that can hold it all."""
 
-    def __init__(self, settings: Settings, clock: Clock, random: SeededRandom) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        random: SeededRandom,
+        process_lock: ProcessLock | None = None,
+    ) -> None:
+        """`process_lock`: that of this process, which the services close."""
         folder = storage_folder(settings)
         check_storage(settings)
         key, is_shared = metadata_key(settings), settings.get_option(SHARED_FILES)
@@ -79,6 +87,7 @@ class HighAvailabilityServices:
         self.application_store: Final = ApplicationStore(
             child_uri(folder, _APPLICATION), key, random, is_shared=is_shared
         )
+        self._process_lock: Final = process_lock
         self.before_release: Callable[[], None] = lambda: None
         """Called when nothing of this leadership is left in the process, while nobody else leads yet."""
         self.election: Final = LeaderElectionService(
@@ -87,6 +96,7 @@ class HighAvailabilityServices:
             clock,
             cluster_id(settings),
             f"process {os.getpid()} of {socket.gethostname()}",
+            self._process_lock,
         )
 
     def remove_leftovers(self) -> None:
@@ -103,6 +113,8 @@ class HighAvailabilityServices:
         before_release, self.before_release = self.before_release, lambda: None
         before_release()
         self.election.close()
+        if self._process_lock is not None:
+            self._process_lock.close()
         self._coordination.close()
 
     def settings_for(self, job: Settings) -> dict[str, str]:
@@ -131,6 +143,11 @@ def open_high_availability(
     settings: Settings, clock: Clock, random: SeededRandom
 ) -> HighAvailabilityServices | None:
     """Return the services that the settings ask for, or None where jobs end with their driver. ConfigurationError."""
-    return (
-        HighAvailabilityServices(settings, clock, random) if is_highly_available(settings) else None
-    )
+    if not is_highly_available(settings):
+        return None
+    process_lock = ProcessLock(random, clock)
+    try:
+        return HighAvailabilityServices(settings, clock, random, process_lock)
+    except BaseException:
+        process_lock.close()
+        raise

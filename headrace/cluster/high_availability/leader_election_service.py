@@ -24,6 +24,7 @@ from headrace.cluster.high_availability.lease import (
     LeaseTerms,
     leader_at,
 )
+from headrace.cluster.high_availability.process_lock import ProcessLock
 from headrace.core.clock import Clock
 from headrace.core.errors import HostError
 from headrace.core.threads import Thread, start_thread
@@ -100,14 +101,21 @@ class Leadership:
 
 
 class LeaderElectionService:
-    """One per process. `name` tells people who this process is.
+    """One per process. `name` tells people who this process is, and `process_lock` other processes when it has ended.
 
     `await_leadership` comes first, and `contend_again` when a term is over. `leadership` may be read by any thread.
     """
 
     def __init__(
-        self, records: LeaderRecords, terms: LeaseTerms, clock: Clock, cluster: str, name: str
+        self,
+        records: LeaderRecords,
+        terms: LeaseTerms,
+        clock: Clock,
+        cluster: str,
+        name: str,
+        process_lock: ProcessLock | None = None,
     ) -> None:
+        self._process_lock: Final = process_lock
         self._records: Final = records
         self._terms: Final = terms
         self._clock: Final = clock
@@ -222,7 +230,11 @@ class LeaderElectionService:
         # Before anything is read or written: the lease counts from here.
         begun_ms = self._clock.monotonic_ms()
         record = self._records.newest()
-        remaining_ms = self._observer.remaining_ms(record, self._clock.monotonic_ms())
+        lock = self._process_lock
+        has_ended = record is not None and lock is not None and lock.has_ended(record.process_lock)
+        remaining_ms = self._observer.remaining_ms(
+            record, self._clock.monotonic_ms(), has_ended=has_ended
+        )
         # Its own term is over, and nobody else has that number: there is nobody to wait for.
         is_own = record is not None and (record.epoch, record.holder) == (self.epoch, self._name)
         if record is not None and remaining_ms > 0 and not is_own:
@@ -231,6 +243,8 @@ class LeaderElectionService:
         epoch = 1 if record is None else record.epoch + 1
         if not self._records.take(self._record(epoch)):
             return self._terms.retry_period_ms
+        if has_ended and lock is not None and record is not None:
+            lock.remove_ended(record.process_lock)
         self._may_contend = False
         lease = HeldLease(self._terms, epoch, begun_ms)
         late_text = f"its lease was not renewed within {self._terms.renew_deadline_ms / 1000:g} s"
@@ -289,7 +303,10 @@ class LeaderElectionService:
                 self._should_stop.wait(wait_ms / 1000)
 
     def _record(self, epoch: int, *, is_released: bool = False) -> LeaderRecord:
-        return LeaderRecord(epoch, self._name, self._renewals, self._address, is_released)
+        lock = "" if self._process_lock is None else self._process_lock.name
+        return LeaderRecord(
+            epoch, self._name, self._renewals, self._address, is_released, process_lock=lock
+        )
 
 
 def later_text(epoch: int) -> str:

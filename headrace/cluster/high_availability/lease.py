@@ -7,6 +7,7 @@ No reading of one clock is ever compared with one of another: only the rates of 
 given up before any standby takes over as long as no clock runs faster than another by more than the lease duration is
 longer than the renew deadline. A standby that has just begun to look waits for a whole lease, whoever died when.
 A process that was stopped meanwhile finds its lease expired as soon as it goes on.
+Of a leader that has ended for certain (`process_lock`) nobody waits for more than its last writes to arrive.
 Source: Gray and Cheriton 1989; Kubernetes client-go LeaderElector.
 """
 
@@ -64,11 +65,17 @@ class LeaderRecord(msgspec.Struct, frozen=True):
     renewals: int = 0
     address: str = ""
     is_released: bool = False
+    process_lock: str = ""
+    """Name of the ProcessLock of the leader; empty where it has none."""
 
 
 def leader_at(holder: str, address: str) -> str:
     """Return a leader with its address, where that is known, as people read it."""
     return f"{holder} at {address}" if address else holder
+
+
+LAST_WRITES_MS: Final = 2_000.0
+"""Time for writes of a process that has ended to arrive in storage, and for the JVM that it has started to end."""
 
 
 class LeaseObserver:
@@ -77,16 +84,26 @@ class LeaseObserver:
     def __init__(self, terms: LeaseTerms) -> None:
         self._terms: Final = terms
         self._seen: LeaderRecord | None = None
-        self._seen_ms = 0.0
+        self._has_ended = False
+        self._until_ms = 0.0
 
-    def remaining_ms(self, record: LeaderRecord | None, now_ms: float) -> float:
-        """Return how long the lease may still hold; 0: nobody leads. `now_ms`: after the record was read."""
+    def remaining_ms(
+        self, record: LeaderRecord | None, now_ms: float, *, has_ended: bool = False
+    ) -> float:
+        """Return how long the lease may still hold; 0: nobody leads. `now_ms`: after the record was read.
+
+        `has_ended`: whether the process that leads has ended for certain. It stays so until the record changes.
+        """
         if record is None or record.is_released:
             self._seen = record
             return 0.0
         if record != self._seen:
-            self._seen, self._seen_ms = record, now_ms
-        return max(0.0, self._seen_ms + self._terms.lease_duration_ms - now_ms)
+            self._seen, self._until_ms = record, now_ms + self._terms.lease_duration_ms
+            self._has_ended = False
+        if has_ended and not self._has_ended:
+            self._has_ended = True
+            self._until_ms = min(self._until_ms, now_ms + LAST_WRITES_MS)
+        return max(0.0, self._until_ms - now_ms)
 
 
 class HeldLease:

@@ -38,6 +38,19 @@ def test_each_change_of_the_record_prolongs_the_lease() -> None:
     assert observer.remaining_ms(renewed, 11_000) == 999
 
 
+def test_of_a_leader_that_has_ended_nobody_waits_for_more_than_its_last_writes() -> None:
+    observer = LeaseObserver(TERMS)
+    moments = [(0, False), (1_000, True), (2_000, True), (3_000, False)]
+    remaining = [observer.remaining_ms(RECORD, now_ms, has_ended=gone) for now_ms, gone in moments]
+    assert remaining == [6_000, 2_000, 1_000, 0]
+    # What is left of the lease may be less.
+    observer = LeaseObserver(TERMS)
+    observer.remaining_ms(RECORD, 0)
+    assert observer.remaining_ms(RECORD, 5_500, has_ended=True) == 500
+    # The next leader is another process.
+    assert observer.remaining_ms(msgspec.structs.replace(RECORD, epoch=4), 5_600) == 6_000
+
+
 def test_a_lease_that_was_given_back_is_free_at_once() -> None:
     observer = LeaseObserver(TERMS)
     observer.remaining_ms(RECORD, 0)
