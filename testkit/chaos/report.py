@@ -40,8 +40,9 @@ names as the newest checkpoint is read all the while: a run in which it names tw
 
 Group `takeovers` is on Spark `local[*]`, with sessions as `headrace cluster start --supervise` starts them: the driver
 is killed (`SIGKILL`), and goes on as the standby beside it, or as the next driver that its supervisor starts, with a
-Spark of its own. The time is from the kill until all tasks of the job run again, of which 6 s are the lease. 12 s are
-the bound, and 15 s until no worker of the killed driver is left; its note says how long that took.
+Spark of its own. The time is from the kill until all tasks of the job run again, of which 2 s are left to the killed
+driver's last writes: both are processes of one host. 12 s are the bound, and 15 s until no worker of the killed driver
+is left; its note says how long that took.
 
 What is committed is committed by the driver, which in the other groups nothing kills. In *published, before the
 commit*, *inside the commit* and *committed, not noted yet* (notes `driver:commit…`) a TaskManager dies at that moment,
