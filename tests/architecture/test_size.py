@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_810),
     "cli": (64, 5_920),
     "client": (9, 710),
-    "cluster": (166, 16_550),
+    "cluster": (167, 16_640),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (57, 5_870),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (951, 96_790)
+WHEEL_CEILING: Final = (952, 96_870)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
