@@ -11,6 +11,7 @@ from headrace.cluster.high_availability.leader_election_service import (
 )
 from headrace.cluster.high_availability.leader_files import LeaderFiles
 from headrace.cluster.high_availability.lease import LeaseTerms
+from headrace.cluster.high_availability.process_lock import ProcessLock
 from headrace.core.clock import ManualClock
 
 TERMS: Final = LeaseTerms(lease_duration_ms=6_000, renew_deadline_ms=4_000, retry_period_ms=1_000)
@@ -25,12 +26,19 @@ class Contender:
     """A process with a clock that shows another time than the true one, and runs at another rate."""
 
     def __init__(
-        self, folder: Path, name: str, seed: int, *, rate: float = 1.0, offset_ms: int = 0
+        self,
+        folder: Path,
+        name: str,
+        seed: int,
+        *,
+        rate: float = 1.0,
+        offset_ms: int = 0,
+        process_lock: ProcessLock | None = None,
     ) -> None:
         self.name: Final = name
         self.clock: Final = ManualClock(offset_ms)
         self.election: Final = LeaderElectionService(
-            leader_files(folder, seed), TERMS, self.clock, "test", name
+            leader_files(folder, seed), TERMS, self.clock, "test", name, process_lock
         )
         self.sleeps_until_ms = 0.0
         self._rate: Final = rate

@@ -11,6 +11,9 @@ from headrace.checkpoint.storage.file_systems import read_all
 from headrace.checkpoint.storage.metadata_key import MetadataKey
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.high_availability.leader_files import LeaderFiles
+from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.cluster.high_availability.process_lock import ProcessLock
+from headrace.core.clock import ManualClock
 from tests.unit.cluster.high_availability.elections import Contender, leader_files
 
 STEP_MS = 50
@@ -55,6 +58,41 @@ def test_a_standby_takes_over_at_once_where_the_leader_has_given_the_lease_back(
     assert not first.leads
     now_ms = pass_time([second], 1_000 + STEP_MS, 1_000)
     assert second.leads, now_ms
+
+
+def test_a_standby_does_not_wait_for_the_lease_of_a_process_of_its_host_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    ended = tmp_path / f"headrace-leader-{'0' * 32}"
+    ended.touch()
+    leader_files(tmp_path).take(LeaderRecord(1, "a", process_lock=ended.name))
+    lock = ProcessLock(random.Random(1), ManualClock(), tmp_path)
+    standby = Contender(tmp_path, "b", 2, process_lock=lock)
+    now_ms = pass_time([standby], 2_000)
+    assert not standby.leads
+    pass_time([standby], 2 * STEP_MS, now_ms)
+    assert standby.leads
+    assert not ended.exists()
+    newest = leader_files(tmp_path).newest()
+    assert newest is not None
+    assert newest.process_lock == lock.name
+
+
+def test_a_standby_waits_for_the_lease_of_a_process_of_its_host_that_only_sleeps(
+    tmp_path: Path,
+) -> None:
+    locks = [ProcessLock(random.Random(seed), ManualClock(), tmp_path) for seed in (1, 2)]
+    sleeper, standby = (
+        Contender(tmp_path, name, index, process_lock=lock)
+        for index, (name, lock) in enumerate(zip("ab", locks, strict=True))
+    )
+    sleeper.run(0)
+    sleeper.sleeps_until_ms = 1e9
+    now_ms = pass_time([sleeper, standby], 6_000)
+    assert not standby.leads
+    pass_time([sleeper, standby], 2 * STEP_MS, now_ms)
+    assert standby.leads
+    assert all((tmp_path / lock.name).exists() for lock in locks)
 
 
 def test_a_leader_that_has_slept_for_too_long_leads_no_longer_before_it_looks(
