@@ -50,3 +50,9 @@ APPLICATION_NAME: Final = ConfigOption(
     default="headrace",
     doc="Name of the Spark application that Headrace creates.",
 )
+AGGREGATES_IN_SPARK: Final = ConfigOption(
+    "headrace.batch.aggregates-in-spark",
+    bool,
+    default=True,
+    doc="Whether Spark itself computes aggregates of DataFrames in BATCH mode, where the results are the same.",
+)

@@ -94,15 +94,20 @@ def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge])
     columns = dict(zip(schema.names, frame.columns, strict=True))
     fields = dict(zip(schema.names, frame.schema.fields, strict=True))
     for condition in use.conditions:
-        implied = _catalyst(condition, columns, fields)
+        implied = spark_condition(condition, columns, fields)
         if implied is not None:
             frame = frame.where(implied)
     read = [
-        _column(columns[name]).alias(dataframe_column(index))
+        quoted_column(columns[name]).alias(dataframe_column(index))
         for index, name in enumerate(schema.names)
         if use.columns is None or name in use.columns
     ]
-    united = frame.select(*read).coalesce(vertex.parallelism)
+    return for_subtasks(frame.select(*read), vertex.parallelism)
+
+
+def for_subtasks(frame: DataFrame, parallelism: int) -> DataFrame:
+    """Return rows with the number of their subtask; their partitions are united, without a shuffle, for so many."""
+    united = frame.coalesce(parallelism)
     return united.select(F.spark_partition_id().alias(RECEIVER), *united.columns)
 
 
@@ -206,11 +211,12 @@ def _fields_of(expression: Any, schema: pa.Schema) -> set[str] | None:
             return found
 
 
-def _column(name: str) -> Column:
+def quoted_column(name: str) -> Column:
+    """Return the column of that name, whatever characters it has."""
     return F.col(f"`{name}`")
 
 
-def _catalyst(
+def spark_condition(
     condition: ColumnCondition, columns: Mapping[str, str], fields: Mapping[str, T.StructField]
 ) -> Column | None:
     """Return a condition of Spark's that holds wherever the given one does; None where there is none."""
@@ -219,13 +225,13 @@ def _catalyst(
             literal = _literal(fields[column], value)
             if literal is None:
                 return None
-            return cast(Column, _OPERATORS[operator](_column(columns[column]), literal))
+            return cast(Column, _OPERATORS[operator](quoted_column(columns[column]), literal))
         case And(conditions):
-            known = [_catalyst(one, columns, fields) for one in conditions]
+            known = [spark_condition(one, columns, fields) for one in conditions]
             parts = [one for one in known if one is not None]
             return reduce(lambda a, b: a & b, parts) if parts else None
         case Or(conditions):
-            known = [_catalyst(one, columns, fields) for one in conditions]
+            known = [spark_condition(one, columns, fields) for one in conditions]
             parts = [one for one in known if one is not None]
             return reduce(lambda a, b: a | b, parts) if len(parts) == len(known) else None
         case _:

@@ -1,0 +1,387 @@
+"""Aggregates of a DataFrame in BATCH mode that Spark computes itself, where the results are the same.
+
+An aggregation in two halves makes partial results before the exchange, which merge to the same aggregates however rows
+were cut. Where nothing but comparisons and picked columns lies between a DataFrame and that first half, it is a
+`groupBy(...).agg(...)` of Spark's: no row comes to Python before it is aggregated. The half behind the exchange stays:
+windows fire, have their timestamps and come in their order as before.
+
+`planned_aggregate` decides, without Spark; `partial_results` makes the DataFrame.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from headrace.api.columns.expressions import Expression, col
+from headrace.connectors.dataframe.messages import SourcePayload
+from headrace.connectors.dataframe.source import DataFrameSource
+from headrace.core.operator_spec import OperatorTypes
+from headrace.core.types.arrow_types import data_schema
+from headrace.core.types.pickles import pickle_code
+from headrace.functions.column_conditions import And, ColumnCondition, Comparison, Or
+from headrace.functions.specs.columnar_specs import (
+    EventTimeWindows,
+    LocalAggregateSpec,
+    SlicedAggregation,
+)
+from headrace.functions.specs.operator_specs import (
+    FilterExpressionSpec,
+    SelectExpressionsSpec,
+    SourceSpec,
+    TimestampsAndWatermarksSpec,
+)
+from headrace.functions.watermarks import ColumnTimestampAssigner, WatermarkStrategy
+from headrace.graph.job_graph import JobEdge, JobVertex, VertexPayloads
+from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
+from headrace.spark.batch.dataframe_borders import (
+    for_subtasks,
+    in_session,
+    quoted_column,
+    reads_dataframe,
+    spark_condition,
+)
+from headrace.spark.dataframes.dataframes import dataframe_named
+from headrace.task.batch.stage_task import dataframe_column
+from headrace.task.user_payloads import load_specs, load_types
+
+_LOG: Final = logging.getLogger(__name__)
+_ANSI: Final = "spark.sql.ansi.enabled"
+_HALF_BITS: Final = 32
+_DAY_MS: Final = 86_400_000
+_INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *_INTEGERS)
+_OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
+
+
+@dataclass(frozen=True)
+class AggregatePlan:
+    """What Spark computes of a DataFrame: the partial results of its rows.
+
+    `conditions` and `times` name columns of the DataFrame: conditions that a row is kept by, and columns that give the
+    event time, of which the last one counts. `columns`: the DataFrame's column behind each name in `aggregation`.
+    """
+
+    conditions: tuple[ColumnCondition, ...]
+    times: tuple[str, ...]
+    columns: Mapping[str, str]
+    aggregation: SlicedAggregation
+
+
+def planned_aggregate(
+    vertex: JobVertex, out: Sequence[JobEdge], fields: Sequence[T.StructField]
+) -> AggregatePlan | None:
+    """Return what Spark may compute in the place of a vertex; None where a result could differ, or that is not known.
+
+    `fields`: columns of the DataFrame that the vertex reads, in their order. UserCodeError where a spec does not load.
+    """
+    payloads = VertexPayloads.of(vertex, ())
+    kinds = [one.kind for one in vertex.operators]
+    if kinds[-1] != LocalAggregateSpec.kind or not _is_line(vertex, out):
+        return None
+    source, *between, last = load_specs(vertex, payloads)
+    schema = data_schema(load_types(vertex, payloads)[0].output.value_type)
+    known = dict(zip(schema.names, fields, strict=True))
+    walk = _Walk(known, source)
+    if all(walk.passes(spec) for spec in between) and walk.takes(last.aggregation):
+        return AggregatePlan(
+            tuple(walk.conditions), tuple(walk.times), walk.columns, last.aggregation
+        )
+    return None
+
+
+def _is_line(vertex: JobVertex, out: Sequence[JobEdge]) -> bool:
+    """Return whether each operator of a vertex is read by the next one alone, and the last one by other vertices."""
+    ids = [one.operator_id for one in vertex.operators]
+    inside = [(one.source_id, one.target_id, one.side_output_tag) for one in vertex.chain_edges]
+    return inside == [(*pair, None) for pair in pairwise(ids)] and all(
+        edge.source_operator_id == ids[-1] and edge.side_output_tag is None for edge in out
+    )
+
+
+class _Walk:
+    """Follows rows from a DataFrame to the aggregation: what their columns are, and what they have passed.
+
+    `known`: the DataFrame's columns by their names in the stream.
+    """
+
+    def __init__(self, known: Mapping[str, T.StructField], source: SourceSpec) -> None:
+        self._known: Final = known
+        self.columns: dict[str, str] = {name: name for name in known}
+        self.conditions: Final[list[ColumnCondition]] = []
+        self.times: Final[list[str]] = []
+        if source.source.event_time_column is not None:
+            self.times.append(source.source.event_time_column)
+        self._is_known = self._passes_times(source.strategy)
+
+    def passes(self, spec: Any) -> bool:
+        """Follow rows through an operator; return whether Spark does the same."""
+        match spec:
+            case FilterExpressionSpec():
+                return self._passes_filter(spec)
+            case SelectExpressionsSpec():
+                return self._passes_select(spec)
+            case TimestampsAndWatermarksSpec():
+                return self._passes_times(spec.strategy)
+            case _:
+                return False
+
+    def takes(self, aggregation: SlicedAggregation) -> bool:
+        """Return whether Spark groups and aggregates these columns as the operator does."""
+        is_timed = not aggregation.windows.is_until_end_of_input
+        return (
+            self._is_known
+            and (bool(self.times) or not is_timed)
+            and all(isinstance(self._known[one].dataType, _TIMES) for one in self.times)
+            and all(_groups_alike(self._field(name)) for name in aggregation.key_columns)
+            and all(
+                one.function == "count"
+                or (
+                    one.function in _OF_INTEGERS
+                    and isinstance(self._field(one.column or "").dataType, _INTEGERS)
+                )
+                for one in aggregation.aggregates
+            )
+        )
+
+    def _field(self, name: str) -> T.StructField:
+        return self._known[self.columns[name]]
+
+    def _passes_times(self, strategy: WatermarkStrategy | None) -> bool:
+        """Follow a strategy, whose watermarks have no effect in BATCH mode."""
+        if strategy is None:
+            return True
+        assigner = strategy.timestamp_assigner
+        if isinstance(assigner, ColumnTimestampAssigner):
+            self.times.append(self.columns[assigner.column])
+        elif assigner is not None:
+            return False
+        return strategy.generator_supplier is None
+
+    def _passes_filter(self, spec: FilterExpressionSpec) -> bool:
+        implied = spec.implied
+        # What a filter implies may be less than what it asks for.
+        if implied is None or not _is_whole(implied, spec.expression):
+            return False
+        if not self._compares_alike(implied):
+            return False
+        self.conditions.append(self._of_dataframe(implied))
+        return True
+
+    def _passes_select(self, spec: SelectExpressionsSpec) -> bool:
+        picked: dict[str, str] = {}
+        for name, expression in spec.expressions:
+            source = next(
+                (one for one in self.columns if expression.equals(col(one).to_arrow())), None
+            )
+            if source is None:
+                return False
+            picked[name] = self.columns[source]
+        self.columns = picked
+        return True
+
+    def _compares_alike(self, condition: ColumnCondition) -> bool:
+        match condition:
+            case Comparison(column, _, value):
+                kind = self._field(column).dataType
+                if isinstance(kind, _INTEGERS):
+                    return type(value) is int and -(2**63) <= value < 2**63
+                if isinstance(kind, T.BooleanType):
+                    return type(value) is bool
+                return _groups_alike(self._field(column)) and type(value) is str
+            case And(conditions) | Or(conditions):
+                return all(map(self._compares_alike, conditions))
+            case _:
+                return False
+
+    def _of_dataframe(self, condition: ColumnCondition) -> ColumnCondition:
+        match condition:
+            case Comparison(column, operator, value):
+                return Comparison(self.columns[column], operator, value)
+            case And(conditions):
+                return And(tuple(map(self._of_dataframe, conditions)))
+            case Or(conditions):
+                return Or(tuple(map(self._of_dataframe, conditions)))
+            case _:
+                raise AssertionError(f"no column in {condition}")
+
+
+def _groups_alike(field: T.StructField) -> bool:
+    """Return whether equal values are equal bytes for Spark too: texts of another collation, or padded, are not."""
+    kind = field.dataType
+    is_plain_text = kind == T.StringType() and not field.metadata
+    return is_plain_text or isinstance(kind, (*_INTEGERS, T.BooleanType))
+
+
+def _is_whole(condition: ColumnCondition, expression: Any) -> bool:
+    """Return whether an Arrow expression asks for a condition and for nothing besides."""
+    return any(expression.equals(one.to_arrow()) for one in _written(condition))
+
+
+def _written(condition: ColumnCondition) -> Iterator[Expression]:
+    """Yield the expressions that a program may have written a condition as."""
+    match condition:
+        case Comparison(column, operator, value):
+            yield _COMPARISONS[operator](col(column), value)
+        case And(conditions):
+            parts = [next(_written(one)) for one in conditions]
+            yield reduce(lambda a, b: a & b, parts)
+        case Or(conditions):
+            parts = [next(_written(one)) for one in conditions]
+            if parts:
+                yield reduce(lambda a, b: a | b, parts)
+            yield from _memberships(conditions)
+        case _:
+            return
+
+
+def _memberships(conditions: Sequence[ColumnCondition]) -> Iterator[Expression]:
+    equal = [one for one in conditions if isinstance(one, Comparison) and one.operator == "=="]
+    if equal and len(equal) == len(conditions) and len({one.column for one in equal}) == 1:
+        yield col(equal[0].column).is_in([one.value for one in equal])
+
+
+_COMPARISONS: Final[Mapping[str, Any]] = {
+    "==": lambda column, value: column == value,
+    "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value,
+    ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value,
+}
+
+
+def aggregated_by_spark(
+    spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge]
+) -> tuple[JobVertex, DataFrame] | None:
+    """Return a vertex that reads partial results instead of rows, and these as `source_frame` gives rows.
+
+    None where Spark cannot compute them, or the vertex reads no DataFrame.
+    """
+    if not reads_dataframe(vertex) or vertex.operators[-1].kind != LocalAggregateSpec.kind:
+        return None
+    head, last = vertex.operators[0], vertex.operators[-1]
+    payload = msgspec.msgpack.decode(head.coordinator_payload, type=SourcePayload)
+    df = dataframe_named(payload.dataframe_id, f"operator '{head.name}'")
+    plan = planned_aggregate(vertex, out, df.schema.fields)
+    if plan is None:
+        return None
+    types = load_types(vertex, VertexPayloads.of(vertex, ()))
+    names = data_schema(types[0].output.value_type).names
+    made = _partial_results(in_session(spark, df), names, plan, last.name)
+    source = DataFrameSource(payload.dataframe_id, types[-1].output.value_type)
+    reader = msgspec.structs.replace(
+        head,
+        operator_id=last.operator_id,
+        payload=pickle_code(SourceSpec(source, None)),
+        types_payload=pickle_code(OperatorTypes((), types[-1].output)),
+    )
+    _LOG.info("Spark aggregates the rows of '%s' itself, as '%s'", head.name, last.name)
+    reading = msgspec.structs.replace(vertex, operators=(reader,), chain_edges=())
+    return reading, for_subtasks(made, vertex.parallelism)
+
+
+def _partial_results(
+    frame: DataFrame, names: Sequence[str], plan: AggregatePlan, operator_name: str
+) -> DataFrame:
+    """Return the columns of `SlicedAggregation.partial_schema`, in their order, under the names of a stage's input.
+
+    `names`: those that the columns of `frame` have in the stream.
+    """
+    aggregation = plan.aggregation
+    columns = dict(zip(names, frame.columns, strict=True))
+    fields = dict(zip(names, frame.schema.fields, strict=True))
+    for condition in plan.conditions:
+        kept = spark_condition(condition, columns, fields)
+        assert kept is not None, f"{condition} was planned"
+        frame = frame.where(kept)
+    keys = [f"k{index}" for index, _ in enumerate(aggregation.key_columns)]
+    used = sorted({one.column for one in aggregation.aggregates if one.column is not None})
+    values = {name: f"v{index}" for index, name in enumerate(used)}
+    named = [*zip(aggregation.key_columns, keys, strict=True), *values.items()]
+    picked = [quoted_column(columns[plan.columns[name]]).alias(alias) for name, alias in named]
+    times = {name: (quoted_column(columns[name]), fields[name].dataType) for name in plan.times}
+    begin = _slice(times, aggregation.windows, f"operator '{operator_name}'").alias("s")
+    rows = frame.select(*picked, begin)
+    with _wrapping(frame.sparkSession):
+        grouped = rows.groupBy(*keys, "s").agg(*_aggregates(aggregation, values))
+    return grouped.toDF(*map(dataframe_column, range(len(grouped.columns))))
+
+
+def _aggregates(aggregation: SlicedAggregation, values: Mapping[str, str]) -> Iterator[Column]:
+    yield F.count(F.lit(1)).alias("rows")
+    for index, one in enumerate(aggregation.aggregates):
+        if one.column is None:
+            continue
+        value = F.col(values[one.column])
+        match one.function:
+            case "count":
+                parts = [F.count(value)]
+            case "min":
+                parts = [F.min(value)]
+            case "max":
+                parts = [F.max(value)]
+            case "sum":
+                parts = [F.sum(value)]
+            case _:
+                upper = F.shiftright(value.cast("bigint"), _HALF_BITS)
+                parts = [F.sum(value), F.sum(upper), F.count(value)]
+        for number, part in enumerate(parts):
+            yield part.alias(f"a{index}_{number}")
+
+
+def _slice(
+    times: Mapping[str, tuple[Column, T.DataType]], windows: EventTimeWindows, place: str
+) -> Column:
+    """Return the beginning of each row's slice, epoch ms; a row without event time fails the job, as elsewhere.
+
+    `times`: columns that give the event time, of which the last one counts, with their types.
+    """
+    begin = F.lit(0).cast("bigint")
+    if not windows.is_until_end_of_input:
+        time = _milliseconds(*list(times.values())[-1])
+        limit = TIME_LIMIT_MS - windows.size
+        is_far = (time > limit) | (time < -limit)
+        rest = F.pmod(time - F.lit(windows.offset), F.lit(windows.slice_ms))
+        reason = f" ms is too far from 1970 for windows in columns of {windows.size} ms"
+        far = _failure(F.lit(f"{place}: event time "), time.cast("string"), F.lit(reason))
+        begin = F.when(is_far, far).otherwise(time - rest)
+    for name, (column, _) in times.items():
+        text = f"{place}: column '{name}' gives the event time and is null"
+        begin = F.when(column.isNull(), _failure(F.lit(text))).otherwise(begin)
+    return begin
+
+
+def _failure(*texts: Column) -> Column:
+    return F.raise_error(F.concat(*texts)).cast("bigint")
+
+
+def _milliseconds(time: Column, kind: T.DataType) -> Column:
+    """Return a column as epoch ms. Microseconds are cut towards 1970, as Arrow does."""
+    if isinstance(kind, T.DateType):
+        return F.unix_date(time).cast("bigint") * F.lit(_DAY_MS)
+    if isinstance(kind, _INTEGERS):
+        return time.cast("bigint")
+    micros = F.unix_micros(time.cast("timestamp"))
+    return F.call_function("div", micros, F.lit(1000).cast("bigint"))
+
+
+@contextmanager
+def _wrapping(spark: SparkSession) -> Iterator[None]:
+    """Have sums that are made meanwhile wrap beyond 64 bits, as ours do: in ANSI mode they fail the job.
+
+    Spark asks for the mode when it makes the expression, and so no other one changes.
+    """
+    before = spark.conf.get(_ANSI)
+    spark.conf.set(_ANSI, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ANSI, before or "true")
