@@ -83,27 +83,37 @@ def planned_aggregate(
 
     `fields`: columns of the DataFrame that the vertex reads, in their order. UserCodeError where a spec does not load.
     """
-    payloads = VertexPayloads.of(vertex, ())
-    kinds = [one.kind for one in vertex.operators]
-    if kinds[-1] != LocalAggregateSpec.kind or not _is_line(vertex, out):
+    place = _place_of_half(vertex)
+    if place is None or not _is_line(vertex, out, place):
         return None
-    source, *between, last = load_specs(vertex, payloads)
+    payloads = VertexPayloads.of(vertex, ())
+    source, *between, half = load_specs(vertex, payloads)[: place + 1]
     schema = data_schema(load_types(vertex, payloads)[0].output.value_type)
-    known = dict(zip(schema.names, fields, strict=True))
-    walk = _Walk(known, source)
-    if all(walk.passes(spec) for spec in between) and walk.takes(last.aggregation):
-        return AggregatePlan(
-            tuple(walk.conditions), tuple(walk.times), walk.columns, last.aggregation
-        )
+    walk = _Walk(dict(zip(schema.names, fields, strict=True)), source)
+    if all(walk.passes(spec) for spec in between) and walk.takes(half.aggregation):
+        conditions, times = tuple(walk.conditions), tuple(walk.times)
+        return AggregatePlan(conditions, times, walk.columns, half.aggregation)
     return None
 
 
-def _is_line(vertex: JobVertex, out: Sequence[JobEdge]) -> bool:
-    """Return whether each operator of a vertex is read by the next one alone, and the last one by other vertices."""
+def _place_of_half(vertex: JobVertex) -> int | None:
+    """Return the position of the operator that makes partial results; None where a vertex has not got one of them."""
+    kinds = [one.kind for one in vertex.operators]
+    count = kinds.count(LocalAggregateSpec.kind)
+    return kinds.index(LocalAggregateSpec.kind) if count == 1 else None
+
+
+def _is_line(vertex: JobVertex, out: Sequence[JobEdge], last: int) -> bool:
+    """Return whether each operator before the one at `last` is read by the next one, and by nothing else."""
     ids = [one.operator_id for one in vertex.operators]
-    inside = [(one.source_id, one.target_id, one.side_output_tag) for one in vertex.chain_edges]
-    return inside == [(*pair, None) for pair in pairwise(ids)] and all(
-        edge.source_operator_id == ids[-1] and edge.side_output_tag is None for edge in out
+    before = set(ids[:last])
+    inside = [
+        (one.source_id, one.target_id, one.side_output_tag)
+        for one in vertex.chain_edges
+        if one.source_id in before
+    ]
+    return inside == [(*pair, None) for pair in pairwise(ids[: last + 1])] and not any(
+        edge.source_operator_id in before for edge in out
     )
 
 
@@ -265,9 +275,10 @@ def aggregated_by_spark(
 
     None where Spark cannot compute them, or the vertex reads no DataFrame.
     """
-    if not reads_dataframe(vertex) or vertex.operators[-1].kind != LocalAggregateSpec.kind:
+    place = _place_of_half(vertex)
+    if place is None or not reads_dataframe(vertex):
         return None
-    head, last = vertex.operators[0], vertex.operators[-1]
+    head, half, *behind = vertex.operators[0], *vertex.operators[place:]
     payload = msgspec.msgpack.decode(head.coordinator_payload, type=SourcePayload)
     df = dataframe_named(payload.dataframe_id, f"operator '{head.name}'")
     plan = planned_aggregate(vertex, out, df.schema.fields)
@@ -275,16 +286,21 @@ def aggregated_by_spark(
         return None
     types = load_types(vertex, VertexPayloads.of(vertex, ()))
     names = data_schema(types[0].output.value_type).names
-    made = _partial_results(in_session(spark, df), names, plan, last.name)
-    source = DataFrameSource(payload.dataframe_id, types[-1].output.value_type)
+    made = _partial_results(in_session(spark, df), names, plan, half.name)
+    partial_type = types[place].output
+    source = DataFrameSource(payload.dataframe_id, partial_type.value_type)
     reader = msgspec.structs.replace(
         head,
-        operator_id=last.operator_id,
+        operator_id=half.operator_id,
         payload=pickle_code(SourceSpec(source, None)),
-        types_payload=pickle_code(OperatorTypes((), types[-1].output)),
+        types_payload=pickle_code(OperatorTypes((), partial_type)),
     )
-    _LOG.info("Spark aggregates the rows of '%s' itself, as '%s'", head.name, last.name)
-    reading = msgspec.structs.replace(vertex, operators=(reader,), chain_edges=())
+    skipped = {one.operator_id for one in vertex.operators[:place]}
+    edges = tuple(one for one in vertex.chain_edges if one.source_id not in skipped)
+    _LOG.info(
+        "Spark aggregates the rows of '%s' itself, in the place of '%s'", head.name, half.name
+    )
+    reading = msgspec.structs.replace(vertex, operators=(reader, *behind), chain_edges=edges)
     return reading, for_subtasks(made, vertex.parallelism)
 
 
