@@ -225,7 +225,7 @@ class BatchJob:
         into = self._graph.edges_into(vertex.vertex_id)
         aggregated: DataFrame | None = None
         if self._driver_settings.get_option(AGGREGATES_IN_SPARK):
-            made = aggregated_by_spark(self._spark, vertex, out)
+            made = aggregated_by_spark(self._spark, self._graph, vertex)
             vertex, aggregated = (vertex, None) if made is None else made
         is_keyed = any(edge.partitioner.kind is PartitionerKind.HASH for edge in into)
         spec = StageSpec(

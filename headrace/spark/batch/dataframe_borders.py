@@ -78,6 +78,13 @@ def reads_dataframe(vertex: JobVertex) -> bool:
     return vertex.operators[0].coordinator == SOURCE_COORDINATOR
 
 
+def dataframe_of(vertex: JobVertex) -> DataFrame:
+    """Return the DataFrame that a vertex reads; HostError where this driver has it not."""
+    head = vertex.operators[0]
+    payload = msgspec.msgpack.decode(head.coordinator_payload, type=SourcePayload)
+    return dataframe_named(payload.dataframe_id, f"operator '{head.name}'")
+
+
 def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge]) -> DataFrame:
     """Return the rows of the vertex's DataFrame as its stage reads them; HostError where this driver has it not.
 
@@ -85,8 +92,7 @@ def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge])
     subtask, and the columns that the chain reads.
     """
     head = vertex.operators[0]
-    payload = msgspec.msgpack.decode(head.coordinator_payload, type=SourcePayload)
-    df = dataframe_named(payload.dataframe_id, f"operator '{head.name}'")
+    df = dataframe_of(vertex)
     (types,) = load_types(_alone(vertex, head), _payloads_of(head))
     schema = data_schema(types.output.value_type)
     use = _ChainedUse(vertex, out, schema)
@@ -98,7 +104,7 @@ def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge])
         if implied is not None:
             frame = frame.where(implied)
     read = [
-        quoted_column(columns[name]).alias(dataframe_column(index))
+        _column(columns[name]).alias(dataframe_column(index))
         for index, name in enumerate(schema.names)
         if use.columns is None or name in use.columns
     ]
@@ -211,8 +217,7 @@ def _fields_of(expression: Any, schema: pa.Schema) -> set[str] | None:
             return found
 
 
-def quoted_column(name: str) -> Column:
-    """Return the column of that name, whatever characters it has."""
+def _column(name: str) -> Column:
     return F.col(f"`{name}`")
 
 
@@ -225,7 +230,7 @@ def spark_condition(
             literal = _literal(fields[column], value)
             if literal is None:
                 return None
-            return cast(Column, _OPERATORS[operator](quoted_column(columns[column]), literal))
+            return cast(Column, _OPERATORS[operator](_column(columns[column]), literal))
         case And(conditions):
             known = [spark_condition(one, columns, fields) for one in conditions]
             parts = [one for one in known if one is not None]

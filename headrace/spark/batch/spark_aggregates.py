@@ -17,12 +17,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from headrace.api.columns.expressions import Expression, col
-from headrace.connectors.dataframe.messages import SourcePayload
 from headrace.connectors.dataframe.source import DataFrameSource
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.types.arrow_types import data_schema
@@ -40,22 +39,26 @@ from headrace.functions.specs.operator_specs import (
     TimestampsAndWatermarksSpec,
 )
 from headrace.functions.watermarks import ColumnTimestampAssigner, WatermarkStrategy
-from headrace.graph.job_graph import JobEdge, JobVertex, VertexPayloads
+from headrace.graph.job_graph import JobEdge, JobGraph, JobVertex, VertexPayloads
+from headrace.operators.columns.integer_columns import HALF_BITS
 from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
 from headrace.spark.batch.dataframe_borders import (
+    dataframe_of,
     for_subtasks,
     in_session,
-    quoted_column,
     reads_dataframe,
     spark_condition,
 )
-from headrace.spark.dataframes.dataframes import dataframe_named
 from headrace.task.batch.stage_task import dataframe_column
 from headrace.task.user_payloads import load_specs, load_types
 
 _LOG: Final = logging.getLogger(__name__)
 _ANSI: Final = "spark.sql.ansi.enabled"
-_HALF_BITS: Final = 32
+_WITHOUT_SHUFFLE: Final = frozenset(
+    {"Project", "Filter", "SubqueryAlias", "View", "Union"}
+    | {"LogicalRelation", "DataSourceV2Relation", "LogicalRDD", "LocalRelation", "Range"}
+)
+"""Names of nodes of Spark's logical plans."""
 _DAY_MS: Final = 86_400_000
 _INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *_INTEGERS)
@@ -269,7 +272,7 @@ _COMPARISONS: Final[Mapping[str, Any]] = {
 
 
 def aggregated_by_spark(
-    spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge]
+    spark: SparkSession, graph: JobGraph, vertex: JobVertex
 ) -> tuple[JobVertex, DataFrame] | None:
     """Return a vertex that reads partial results instead of rows, and these as `source_frame` gives rows.
 
@@ -279,16 +282,17 @@ def aggregated_by_spark(
     if place is None or not reads_dataframe(vertex):
         return None
     head, half, *behind = vertex.operators[0], *vertex.operators[place:]
-    payload = msgspec.msgpack.decode(head.coordinator_payload, type=SourcePayload)
-    df = dataframe_named(payload.dataframe_id, f"operator '{head.name}'")
-    plan = planned_aggregate(vertex, out, df.schema.fields)
+    df = dataframe_of(vertex)
+    plan = planned_aggregate(vertex, graph.edges_out_of(vertex.vertex_id), df.schema.fields)
     if plan is None:
         return None
     types = load_types(vertex, VertexPayloads.of(vertex, ()))
     names = data_schema(types[0].output.value_type).names
     made = _partial_results(in_session(spark, df), names, plan, half.name)
     partial_type = types[place].output
-    source = DataFrameSource(payload.dataframe_id, partial_type.value_type)
+    _set_partition_count(spark, graph, vertex.parallelism)
+    # The rows come from Spark's plan, and not by the name of a DataFrame.
+    source = DataFrameSource("", partial_type.value_type)
     reader = msgspec.structs.replace(
         head,
         operator_id=half.operator_id,
@@ -322,71 +326,80 @@ def _partial_results(
     used = sorted({one.column for one in aggregation.aggregates if one.column is not None})
     values = {name: f"v{index}" for index, name in enumerate(used)}
     named = [*zip(aggregation.key_columns, keys, strict=True), *values.items()]
-    picked = [quoted_column(columns[plan.columns[name]]).alias(alias) for name, alias in named]
-    times = {name: (quoted_column(columns[name]), fields[name].dataType) for name in plan.times}
-    begin = _slice(times, aggregation.windows, f"operator '{operator_name}'").alias("s")
-    rows = frame.select(*picked, begin)
+    picked = [f"`{columns[plan.columns[name]]}` AS {alias}" for name, alias in named]
+    times = {name: _milliseconds(columns[name], fields[name].dataType) for name in plan.times}
+    begin = _slice(times, aggregation.windows, f"operator '{operator_name}'")
+    # Texts of SQL: a method of a Column makes about ten calls of the JVM.
+    rows = frame.selectExpr(*picked, f"{begin} AS s")
     with _wrapping(frame.sparkSession):
-        grouped = rows.groupBy(*keys, "s").agg(*_aggregates(aggregation, values))
+        grouped = rows.groupBy(*keys, "s").agg(*map(F.expr, _aggregates(aggregation, values)))
     return grouped.toDF(*map(dataframe_column, range(len(grouped.columns))))
 
 
-def _aggregates(aggregation: SlicedAggregation, values: Mapping[str, str]) -> Iterator[Column]:
-    yield F.count(F.lit(1)).alias("rows")
-    for index, one in enumerate(aggregation.aggregates):
+def _aggregates(aggregation: SlicedAggregation, values: Mapping[str, str]) -> Iterator[str]:
+    yield "count(1)"
+    for one in aggregation.aggregates:
         if one.column is None:
             continue
-        value = F.col(values[one.column])
-        match one.function:
-            case "count":
-                parts = [F.count(value)]
-            case "min":
-                parts = [F.min(value)]
-            case "max":
-                parts = [F.max(value)]
-            case "sum":
-                parts = [F.sum(value)]
-            case _:
-                upper = F.shiftright(value.cast("bigint"), _HALF_BITS)
-                parts = [F.sum(value), F.sum(upper), F.count(value)]
-        for number, part in enumerate(parts):
-            yield part.alias(f"a{index}_{number}")
+        value = values[one.column]
+        if one.function != "mean":
+            yield f"{one.function}({value})"
+            continue
+        yield f"sum({value})"
+        yield f"sum(shiftright(CAST({value} AS BIGINT), {HALF_BITS}))"
+        yield f"count({value})"
 
 
-def _slice(
-    times: Mapping[str, tuple[Column, T.DataType]], windows: EventTimeWindows, place: str
-) -> Column:
-    """Return the beginning of each row's slice, epoch ms; a row without event time fails the job, as elsewhere.
+def _slice(times: Mapping[str, str], windows: EventTimeWindows, place: str) -> str:
+    """Return the beginning of a row's slice, epoch ms; a row without event time fails the job, as elsewhere.
 
-    `times`: columns that give the event time, of which the last one counts, with their types.
+    `times`: columns that give the event time as epoch ms, of which the last one counts.
     """
-    begin = F.lit(0).cast("bigint")
+    begin = "CAST(0 AS BIGINT)"
     if not windows.is_until_end_of_input:
-        time = _milliseconds(*list(times.values())[-1])
+        *_, time = times.values()
         limit = TIME_LIMIT_MS - windows.size
-        is_far = (time > limit) | (time < -limit)
-        rest = F.pmod(time - F.lit(windows.offset), F.lit(windows.slice_ms))
         reason = f" ms is too far from 1970 for windows in columns of {windows.size} ms"
-        far = _failure(F.lit(f"{place}: event time "), time.cast("string"), F.lit(reason))
-        begin = F.when(is_far, far).otherwise(time - rest)
-    for name, (column, _) in times.items():
-        text = f"{place}: column '{name}' gives the event time and is null"
-        begin = F.when(column.isNull(), _failure(F.lit(text))).otherwise(begin)
+        far = _failure(_text(f"{place}: event time "), f"CAST({time} AS STRING)", _text(reason))
+        begin = f"{time} - pmod({time} - {windows.offset}L, {windows.slice_ms}L)"
+        begin = f"CASE WHEN {time} NOT BETWEEN -{limit}L AND {limit}L THEN {far} ELSE {begin} END"
+    for name, time in times.items():
+        missing = _failure(_text(f"{place}: column '{name}' gives the event time and is null"))
+        begin = f"CASE WHEN {time} IS NULL THEN {missing} ELSE {begin} END"
     return begin
 
 
-def _failure(*texts: Column) -> Column:
-    return F.raise_error(F.concat(*texts)).cast("bigint")
+def _failure(*texts: str) -> str:
+    return f"CAST(raise_error(concat({', '.join(texts)})) AS BIGINT)"
 
 
-def _milliseconds(time: Column, kind: T.DataType) -> Column:
+def _text(content: str) -> str:
+    """Return a text of SQL's: in digits, as settings of the session decide what a backslash means."""
+    return f"CAST(X'{content.encode().hex()}' AS STRING)"
+
+
+def _milliseconds(column: str, kind: T.DataType) -> str:
     """Return a column as epoch ms. Microseconds are cut towards 1970, as Arrow does."""
     if isinstance(kind, T.DateType):
-        return F.unix_date(time).cast("bigint") * F.lit(_DAY_MS)
+        return f"(CAST(unix_date(`{column}`) AS BIGINT) * {_DAY_MS}L)"
     if isinstance(kind, _INTEGERS):
-        return time.cast("bigint")
-    micros = F.unix_micros(time.cast("timestamp"))
-    return F.call_function("div", micros, F.lit(1000).cast("bigint"))
+        return f"CAST(`{column}` AS BIGINT)"
+    return f"(unix_micros(CAST(`{column}` AS TIMESTAMP)) DIV 1000L)"
+
+
+def _set_partition_count(spark: SparkSession, graph: JobGraph, parallelism: int) -> None:
+    """Have Spark shuffle partial results for as many tasks as read them, unless other shuffles heed this setting."""
+    known = [dataframe_of(one) for one in graph.vertices if reads_dataframe(one)]
+    if all(_has_no_shuffle(getattr(df, "_jdf").logicalPlan()) for df in known):  # noqa: B009
+        spark.conf.set("spark.sql.shuffle.partitions", str(parallelism))
+
+
+def _has_no_shuffle(plan: Any) -> bool:
+    """Return whether nothing in a logical plan can need a shuffle."""
+    children = plan.children()
+    return plan.nodeName() in _WITHOUT_SHUFFLE and all(
+        _has_no_shuffle(children.apply(index)) for index in range(children.size())
+    )
 
 
 @contextmanager
