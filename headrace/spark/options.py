@@ -53,6 +53,6 @@ APPLICATION_NAME: Final = ConfigOption(
 AGGREGATES_IN_SPARK: Final = ConfigOption(
     "headrace.batch.aggregates-in-spark",
     bool,
-    default=True,
+    default=False,
     doc="Whether Spark itself computes aggregates of DataFrames in BATCH mode, where the results are the same.",
 )
