@@ -165,12 +165,12 @@ def kill_with_task_manager(folder: Path) -> Outcome:
         )
 
 
-def kill_without_pause(folder: Path) -> Outcome:
-    """Kill whoever leads, as soon as it does, for a minute; a standby waits always. Then nothing more happens."""
+def kill_without_pause(folder: Path, duration_s: float = _WITHOUT_PAUSE_S) -> Outcome:
+    """Kill whoever leads, as soon as it does, for so long; a standby waits always. Then nothing more happens."""
     with rivals(folder) as pair:
         job = NumbersJob(folder, count=6_000, parallelism=_TASK_COUNT)
         leader, standby = _leader_and_standby(pair, job)
-        end_s = time.monotonic() + _WITHOUT_PAUSE_S
+        end_s = time.monotonic() + duration_s
         killed_count = 0
         while time.monotonic() < end_s:
             leader.kill()
@@ -181,7 +181,7 @@ def kill_without_pause(folder: Path) -> Outcome:
         killed_s = time.monotonic()
         running = _await_running(standby, job)
         return Outcome(
-            "for a minute each leader as soon as it led",
+            f"for {duration_s:g} s each leader as soon as it led",
             running["at"] - killed_s,
             _end(standby, pair, job),
             bound_s=15.0,

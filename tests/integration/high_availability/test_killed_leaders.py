@@ -21,6 +21,7 @@ from tests.integration.high_availability.leader_kills import (
     freeze_past_lease,
     kill_at,
     kill_with_task_manager,
+    kill_without_pause,
     slack_s,
 )
 from tests.integration.high_availability.planted_bugs import VARIABLE
@@ -68,6 +69,13 @@ def test_a_leader_that_dies_at_a_step_loses_and_repeats_nothing_in_an_object_sto
     step: Step, tmp_path: Path, object_store: S3Server
 ) -> None:
     outcome = kill_at(step, tmp_path, object_store.folder(tmp_path.name))
+    assert outcome.mistakes == ()
+    assert outcome.failover_s < outcome.bound_s + slack_s()
+
+
+def test_leaders_that_die_one_after_the_other_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    outcome = kill_without_pause(tmp_path, 10.0)
+    assert outcome.kill_count > 1
     assert outcome.mistakes == ()
     assert outcome.failover_s < outcome.bound_s + slack_s()
 
