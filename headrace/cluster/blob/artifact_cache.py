@@ -72,6 +72,13 @@ class ArtifactCache:
             )
         await asyncio.shield(files)
 
+    def open(self) -> None:
+        """Delete what processes of this host have left that were killed; jobs without files bring no other look."""
+        self._endpoint.spawn(
+            self._run_blocking("artifacts: tidy up", self._store.delete_unused),
+            "tidy up files of jobs",
+        )
+
     def release_job(self, job_id: JobId) -> None:
         """The job works here no more: its files go after a while, unless it comes back."""
         if job_id not in self._jobs:
