@@ -76,6 +76,8 @@ env.execute("uploaded")
 
 
 FILED: Final = """
+import sys
+from pathlib import Path
 from headrace.common import Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.datastream import MapFunction, StreamExecutionEnvironment
@@ -83,14 +85,17 @@ from headrace.datastream import MapFunction, StreamExecutionEnvironment
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
 env.register_cached_file("rates.csv", "rates")
+said = Path(sys.argv[1])
 
 
 class Rate(MapFunction):
     def open(self, runtime_context):
-        self.path = runtime_context.get_distributed_cache().get_file("rates")
+        path = runtime_context.get_distributed_cache().get_file("rates")
+        number = runtime_context.get_index_of_this_subtask()
+        (said / f"{number}.path").write_text(str(path))
 
     def map(self, value):
-        return f"rates at {self.path}"
+        return str(value)
 
 
 numbers = env.from_source(
@@ -299,12 +304,11 @@ def test_what_is_left_where_driver_and_task_managers_are_killed_goes_with_the_ne
     (tmp_path / "rates.csv").write_text("EUR,USD\n")
     (tmp_path / "filed.py").write_text(FILED)
     session = commands.daemon("cluster", "start", "--name", "nightly", *NO_UI)
-    commands("run", "-d", "--target", "session", "filed.py")
-    outputs, temporary = tmp_path / "home" / "logs", tmp_path / "tmp"
+    commands("run", "-d", "--target", "session", "filed.py", str(tmp_path))
+    temporary = tmp_path / "tmp"
 
     def rates() -> set[Path]:
-        lines = [line for file in outputs.rglob("*.out") for line in file.read_text().splitlines()]
-        return {Path(line.split("rates at ")[1]) for line in lines if "rates at " in line}
+        return {Path(file.read_text()) for file in tmp_path.glob("*.path")}
 
     wait_until(rates, what="tasks that read their file")
     for one in session.processes():
