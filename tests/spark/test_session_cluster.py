@@ -75,40 +75,6 @@ env.execute("uploaded")
 """
 
 
-FILED: Final = """
-import sys
-from pathlib import Path
-from headrace.common import Types, WatermarkStrategy
-from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.datastream import MapFunction, StreamExecutionEnvironment
-
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(2)
-env.register_cached_file("rates.csv", "rates")
-said = Path(sys.argv[1])
-
-
-class Rate(MapFunction):
-    def open(self, runtime_context):
-        path = runtime_context.get_distributed_cache().get_file("rates")
-        number = runtime_context.get_index_of_this_subtask()
-        (said / f"{number}.path").write_text(str(path))
-
-    def map(self, value):
-        return str(value)
-
-
-numbers = env.from_source(
-    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=20),
-    WatermarkStrategy.no_watermarks(),
-    "numbers",
-)
-numbers.map(Rate(), output_type=Types.STRING()).print()
-env.execute("filed")
-"""
-"""A program of which TaskManagers keep files."""
-
-
 @pytest.fixture
 def commands(tmp_path: Path, started: list[Program]) -> Commands:
     return Commands(tmp_path, started)
@@ -296,32 +262,3 @@ def test_a_job_has_a_cluster_of_its_own_that_its_client_starts_and_that_ends_wit
         lambda: commands.answer("cluster", "list") == {"clusters": []}, what="the end with the job"
     )
     left.assert_nothing_is_left()
-
-
-def test_what_is_left_where_driver_and_task_managers_are_killed_goes_with_the_next_start(
-    commands: Commands, tmp_path: Path
-) -> None:
-    (tmp_path / "rates.csv").write_text("EUR,USD\n")
-    (tmp_path / "filed.py").write_text(FILED)
-    session = commands.daemon("cluster", "start", "--name", "nightly", *NO_UI)
-    commands("run", "-d", "--target", "session", "filed.py", str(tmp_path))
-    temporary = tmp_path / "tmp"
-
-    def rates() -> set[Path]:
-        return {Path(file.read_text()) for file in tmp_path.glob("*.path")}
-
-    wait_until(rates, what="tasks that read their file")
-    for one in session.processes():
-        one.kill()
-    wait_until(lambda: not session.processes(), what="the end of all processes")
-    left = {one.name for one in temporary.iterdir()}
-    assert left and all(file.exists() for file in rates())
-
-    commands.daemon("cluster", "start", "--name", "next", *NO_UI)
-    assert not [one for one in temporary.iterdir() if one.name in left - {"hsperfdata_root"}]
-    # A TaskManager looks for what others of its host have left.
-    assert "COLLECTED [1, 4, 9]" in commands("run", "--target", "session", "squares.py")
-    wait_until(lambda: not any(file.exists() for file in rates()), what="the end of the files")
-    [listed] = commands.answer("cluster", "list")["clusters"]
-    assert listed["name"] == "next"
-    commands("cluster", "stop")
