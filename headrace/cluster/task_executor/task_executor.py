@@ -128,6 +128,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def on_start(self) -> None:
         """Introduce yourself."""
         self._resource_manager.connect()
+        self._artifacts.open()
         MemoryLimit(
             self,
             is_own=self._services.owns_process,

@@ -1,5 +1,6 @@
 """The moment at which a process of this machine began, which tells it from a later one with its number; its parent."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,17 @@ def start_ticks(pid: int, proc: Path = _PROC) -> int:
     Unlike a time of day it does not change when somebody sets the clock.
     """
     return _number(pid, _START_TIME, proc)
+
+
+def start_ms(pid: int, proc: Path = _PROC) -> int:
+    """Return the same as epoch milliseconds by the clock of now, to a second; 0 where it has ended, or nobody tells."""
+    ticks = start_ticks(pid, proc)
+    try:
+        lines = (proc / "stat").read_text(encoding="ascii", errors="replace").splitlines()
+        boot_s = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return 0
+    return boot_s * 1000 + ticks * 1000 // os.sysconf("SC_CLK_TCK") if ticks else 0
 
 
 def parent_pid(pid: int, proc: Path = _PROC) -> int:
