@@ -44,6 +44,7 @@ class Folder:
     def __init__(self, place: Path) -> None:
         self._place: Final = place
         self._written_count = 0
+        self._counts: Final[dict[str, int]] = {}
         (place / "in").mkdir()
 
     def put(self, row_count: int) -> None:
@@ -67,8 +68,10 @@ class Folder:
 
     def is_all_committed(self) -> bool:
         """Whether every row is in a commit."""
-        names = [name for name, _ in self.commits()]
-        return sum(self.rows_of(name).num_rows for name in names) == self._written_count
+        for name, _ in self.commits():
+            if name not in self._counts:
+                self._counts[name] = self.rows_of(name).num_rows
+        return sum(self._counts.values()) == self._written_count
 
     def check(self) -> None:
         """ValueError where a row is missing or came twice."""
