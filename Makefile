@@ -95,7 +95,7 @@ sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 
 # In parts: `make chaos PART=storage` runs one group (or several), and adds what it finds to the page. What counts of each
 # group is kept with the results of benchmarks, and a group that is run again takes the place of its earlier run. Part
-# `leaders` kills drivers, without Spark.
+# `leaders` kills drivers, without Spark; `takeovers` and `dataframes` do so on Spark.
 chaos: setup  ## do to a running job what may happen to it, or PART=<groups> of that (below 30 minutes), and write a page
 	@mkdir -p out
 	$(BIN)/python -m testkit.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) \
