@@ -129,7 +129,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """Introduce yourself."""
         self._resource_manager.connect()
         MemoryLimit(
-            self,
+            self.settings,
+            self.clock,
+            self.schedule_run_async,
             is_own=self._services.owns_process,
             stop_tasks=self._stop_tasks,
             end=self.end,
