@@ -17,7 +17,7 @@ CEILINGS: Final = {
     "cluster": (167, 16_640),
     "common": (20, 110),
     "connectors": (58, 6_130),
-    "core": (57, 5_870),
+    "core": (57, 5_880),
     "datastream": (39, 400),
     "functions": (28, 3_040),
     "gateways": (14, 1_110),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_840),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (54, 6_630),
+    "spark": (55, 6_730),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (952, 96_870)
+WHEEL_CEILING: Final = (953, 96_980)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

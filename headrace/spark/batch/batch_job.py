@@ -90,6 +90,8 @@ from headrace.task.batch.stage_task import COMMIT_ID, StageEdge, StageSpec, edge
 from headrace.task.user_payloads import load_types
 
 _LOG: Final = logging.getLogger(__name__)
+_NEVER: Final = "365 d"
+"""An interval of checkpoints longer than any job."""
 _CONF: Final = {
     # It would merge small partitions, and with them the keys of several subtasks.
     "spark.sql.adaptive.enabled": "false",
@@ -125,7 +127,8 @@ class BatchJob:
         self._files: Final = files
         self._own_workers: Final = own_workers
         settings = dict(graph.settings)
-        settings.pop(CHECKPOINTING_INTERVAL.key, None)
+        # Sinks that commit prepare what they write, as where checkpoints are taken: it is committed at the job's end.
+        settings[CHECKPOINTING_INTERVAL.key] = _NEVER
         # State of a few keys at a time needs no files.
         settings[STATE_BACKEND_TYPE.key] = "hashmap"
         settings |= memory_settings(cluster_settings or Settings({}))

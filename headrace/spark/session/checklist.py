@@ -129,7 +129,8 @@ def _refusals(conf: Mapping[str, str]) -> list[Finding]:
                 "spark.executor.pyspark.memory",
                 "Spark makes it a limit of address space, under which threads, memory maps and shared memory of a "
                 "TaskManager, or of a stage in BATCH mode, fail long before memory is short; unset it, give executors "
-                "room by spark.executor.memoryOverhead, and bound each Python worker by headrace.taskmanager.memory.limit",
+                "room by spark.executor.memoryOverhead, and bound each Python worker by "
+                "headrace.taskmanager.memory.limit",
             )
         )
     if conf.get("spark.remote", "") != "":
