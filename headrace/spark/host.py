@@ -199,6 +199,7 @@ class SparkHost:
             # Imported late: it brings the data plane, which a driver of TaskManagers never needs.
             from headrace.spark.batch.batch_job_master import BatchHost
             from headrace.spark.batch.batch_jobs import BatchJobs
+            from headrace.spark.batch.stage_memory import memory_settings
 
             # Workers on other hosts have no pipe to write to.
             output = self._output
@@ -212,6 +213,7 @@ class SparkHost:
                     blobs,
                     lambda job, key: handle.call(content_of(blobs, job, key, settings)),
                     storage_parent(settings, None),
+                    memory_settings(self._worker_settings),
                 )
             )
         return self._batch_jobs

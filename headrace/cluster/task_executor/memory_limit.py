@@ -1,4 +1,4 @@
-"""MemoryLimit: ends a TaskManager that holds more memory than it may, with the cause for its tasks.
+"""MemoryLimit: ends a TaskManager, or a task of Spark, that holds more memory than it may, and tells tasks the cause.
 
 The kernel would end whichever process of the host it likes, without a word; and a limit of the address space would
 count what is only reserved. Without a limit a TaskManager may take what nobody else needs: it ends once the host, or
@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.ids import size_text
 from headrace.core.process.memory_parts import (
@@ -22,7 +23,6 @@ from headrace.core.process.process_memory import (
     container_memory_bytes,
     resident_memory_bytes,
 )
-from headrace.rpc.endpoint import RpcEndpoint
 
 MEMORY_LIMIT: Final = ConfigOption[SizeBytes | None](
     "headrace.taskmanager.memory.limit",
@@ -55,25 +55,31 @@ _RESERVE_MIN_BYTES: Final = 256 << 20
 
 
 class MemoryLimit:
-    """Used on the main thread of `endpoint`.
+    """Used on the thread on which `schedule` has actions run, after so many milliseconds.
 
     `stop_tasks` is told what was exceeded, and returns whether a task goes on; then `end` or, where they do not stop,
     `exit_now` is called once. `is_own`: the process is the TaskManager's alone, so that its end frees its memory.
+    `advice` says what to do.
     """
 
     def __init__(
         self,
-        endpoint: RpcEndpoint,
+        settings: Settings,
+        clock: Clock,
+        schedule: Callable[[float, Callable[[], None]], object],
         *,
         is_own: bool,
         stop_tasks: Callable[[str], bool],
         end: Callable[[str], None],
         exit_now: Callable[[str], None],
+        advice: str = "give the job more TaskManagers, or each of them more memory "
+        f"('{PROCESS_MEMORY.key}')",
         measure: Callable[[], int] = resident_memory_bytes,
         measure_available: Callable[[], int] = available_memory_bytes,
     ) -> None:
-        settings = endpoint.settings
-        self._endpoint: Final = endpoint
+        self._clock: Final = clock
+        self._schedule: Final = schedule
+        self._advice: Final = advice
         self._limit_bytes: Final = settings.get_option(MEMORY_LIMIT)
         self._reserve_bytes: Final = _reserve_bytes(settings) if is_own else 0
         self._share_bytes: Final = share_bytes(settings)
@@ -109,10 +115,10 @@ class MemoryLimit:
             self._exceeded(
                 held_bytes,
                 f"its process holds {size_text(held_bytes)} of memory and may hold {size_text(limit_bytes)} "
-                f"('{MEMORY_LIMIT.key}')",
+                f"('{MEMORY_LIMIT.key}'); {self._advice}",
             )
         else:
-            self._endpoint.schedule_run_async(INTERVAL_MS, self.watch)
+            self._schedule(INTERVAL_MS, self.watch)
 
     def _watch_reserve(self) -> None:
         available_bytes = self._measure_available()
@@ -125,26 +131,25 @@ class MemoryLimit:
                     held_bytes,
                     f"its process holds {size_text(held_bytes)} of memory, more than its share of "
                     f"{size_text(self._share_bytes)}, and its host or container has only {size_text(available_bytes)} "
-                    f"left ('{MEMORY_RESERVE.key}'); give the job more TaskManagers, or each of them more memory "
-                    f"('{PROCESS_MEMORY.key}')",
+                    f"left ('{MEMORY_RESERVE.key}'); {self._advice}",
                 )
                 return
         is_near = available_bytes < _NEAR * self._reserve_bytes
-        self._endpoint.schedule_run_async(QUICK_INTERVAL_MS if is_near else INTERVAL_MS, self.watch)
+        self._schedule(QUICK_INTERVAL_MS if is_near else INTERVAL_MS, self.watch)
 
     def _exceeded(self, first_bytes: int, reason: str) -> None:
-        since_ms = self._endpoint.clock.monotonic_ms()
+        since_ms = self._clock.monotonic_ms()
 
         def look() -> None:
             if not self._stop_tasks(reason):
                 self._end(reason)
             elif (
                 self._measure() > first_bytes * _GROWTH
-                or self._endpoint.clock.monotonic_ms() > since_ms + PATIENCE_MS
+                or self._clock.monotonic_ms() > since_ms + PATIENCE_MS
             ):
                 self._exit_now(reason)
             else:
-                self._endpoint.schedule_run_async(QUICK_INTERVAL_MS, look)
+                self._schedule(QUICK_INTERVAL_MS, look)
 
         look()
 

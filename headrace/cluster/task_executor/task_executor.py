@@ -130,7 +130,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._resource_manager.connect()
         self._artifacts.open()
         MemoryLimit(
-            self,
+            self.settings,
+            self.clock,
+            self.schedule_run_async,
             is_own=self._services.owns_process,
             stop_tasks=self._stop_tasks,
             end=self.end,

@@ -35,10 +35,11 @@ from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
     CommitFailedError,
     commit_pause_ms,
     create_committer,
+    is_hopeless,
 )
 from headrace.connectors.dataframe.messages import SINK_COMMITTER, CommitPayload
 from headrace.core.config import Settings
-from headrace.core.errors import USER_EXCEPTIONS, is_outage
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.ids import JobVertexId, OperatorId
 from headrace.functions.sink import commit_key
 from headrace.functions.source import SPLIT_COORDINATOR
@@ -63,6 +64,7 @@ from headrace.spark.batch.dataframe_borders import (
 from headrace.spark.batch.split_assignment import assigned_splits
 from headrace.spark.batch.stage_body import failure_in, run_stage
 from headrace.spark.batch.stage_files import StageFiles
+from headrace.spark.batch.stage_memory import memory_settings
 from headrace.spark.batch.subtask_reports import ReportSender
 from headrace.spark.dataframes.sink_coordinator import (
     SinkCommitError,
@@ -88,6 +90,8 @@ from headrace.task.batch.stage_task import COMMIT_ID, StageEdge, StageSpec, edge
 from headrace.task.user_payloads import load_types
 
 _LOG: Final = logging.getLogger(__name__)
+_NEVER: Final = "365 d"
+"""An interval of checkpoints longer than any job."""
 _CONF: Final = {
     # It would merge small partitions, and with them the keys of several subtasks.
     "spark.sql.adaptive.enabled": "false",
@@ -123,9 +127,11 @@ class BatchJob:
         self._files: Final = files
         self._own_workers: Final = own_workers
         settings = dict(graph.settings)
-        settings.pop(CHECKPOINTING_INTERVAL.key, None)
+        # Sinks that commit prepare what they write, as where checkpoints are taken: it is committed at the job's end.
+        settings[CHECKPOINTING_INTERVAL.key] = _NEVER
         # State of a few keys at a time needs no files.
         settings[STATE_BACKEND_TYPE.key] = "hashmap"
+        settings |= memory_settings(cluster_settings or Settings({}))
         self._settings: Final = settings
         of_cluster = {} if cluster_settings is None else cluster_settings.to_dict()
         of_cluster.pop(CHECKPOINTING_INTERVAL.key, None)
@@ -264,6 +270,10 @@ class BatchJob:
             return dealt.sortWithinPartitions(HASH, TIME, EDGE, PLACE)
         if len({edge.input_number for edge in into}) > 1:
             return dealt.sortWithinPartitions(*_order_of_inputs(into))
+        if self._graph.edges_out_of(vertex.vertex_id):
+            # Packets come in the order in which executors answer. A subtask that runs again because its output was
+            # lost must deal its records as before: some of those who read it may have ended.
+            return dealt.sortWithinPartitions(EDGE, PLACE)
         return dealt
 
     def _starts(self, count: int, partitions: int) -> DataFrame:
@@ -330,8 +340,14 @@ class BatchJob:
                     committer.commit(key, COMMIT_ID, effects)
                     return
                 except USER_EXCEPTIONS as error:
-                    if attempt == retries or not is_outage(error):
+                    if attempt == retries or is_hopeless(error):
                         raise CommitFailedError(operator.name, COMMIT_ID, error) from error
+                    _LOG.warning(
+                        "sink '%s' could not commit, and tries again: %s: %s",
+                        operator.name,
+                        type(error).__name__,
+                        error,
+                    )
                     threading.Event().wait(commit_pause_ms(attempt) / 1000)
         finally:
             committer.close()

@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -103,6 +103,7 @@ class BatchHost:
 
     Both paths are empty where workers are on other hosts. `blob`: fetches one of a job, on any thread but the
     Dispatcher's. `artifact_parent`: folder for files of jobs on each host, or the system's temporary one.
+    `memory`: settings of what a Python worker may hold.
     """
 
     spark: SparkSession
@@ -111,6 +112,7 @@ class BatchHost:
     blob_server: BlobServerGateway
     blob: Callable[[JobId, BlobKey], bytes]
     artifact_parent: Path | None = None
+    memory: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
@@ -452,7 +454,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
                 channel.sender,
                 files,
                 workers,
-                self.settings,
+                self.settings.with_values(dict(host.memory)),
             )
             return list(job.run())
         finally:

@@ -78,7 +78,10 @@ class BatchJobs:
         """
         refuse_unsupported(graph)
         refuse_job_files(graph)
-        return BatchJob(self._host.spark, graph, self._host.output_pipe).dataframe()
+        host = self._host
+        settings = Settings(dict(host.memory))
+        job = BatchJob(host.spark, graph, host.output_pipe, cluster_settings=settings)
+        return job.dataframe()
 
 
 def _warn_of_idle(graph: JobGraph) -> None:

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -12,11 +13,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from headrace.cluster.error_reports import error_info_of
+from headrace.core.config import Settings
 from headrace.core.ids import JobVertexId
 from headrace.core.process.interpreter import settle_interpreter
 from headrace.core.process.process_log import PRINT_PREFIX, print_prefix
 from headrace.gateways.messages import ErrorInfo
 from headrace.spark.batch.stage_files import StageFiles
+from headrace.spark.batch.stage_memory import memory_watched
 from headrace.spark.batch.subtask_reports import ReportSender, SubtaskReporter
 from headrace.spark.workers.worker_output import redirect_standard_output
 from headrace.task.batch.stage_rows import RECEIVER
@@ -83,6 +86,8 @@ def run_stage(
             if files is not None:
                 settings = held.enter_context(files.settings(spec.settings))
                 spec = replace(spec, settings=settings)
+            failure = partial(StageFailedError, vertex_id=vertex_id, subtask_index=subtask_index)
+            held.enter_context(memory_watched(spec.vertex.name, Settings(spec.settings), failure))
             task = StageTask(spec, subtask_index, context.taskAttemptId())
             if sender is not None:
                 reporter = SubtaskReporter(sender, vertex_id, subtask_index, task.counts)

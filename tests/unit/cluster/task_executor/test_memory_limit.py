@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
 
 import pytest
 
@@ -10,7 +9,6 @@ from headrace.cluster.task_executor.memory_limit import MemoryLimit, share_bytes
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.process.process_memory import container_memory_bytes
-from headrace.rpc.endpoint import RpcEndpoint
 
 GB = 1 << 30
 LIMIT = {"headrace.taskmanager.memory.limit": "1 gb"}
@@ -42,7 +40,9 @@ class World:
 
     def run(self, *, is_own: bool = True) -> list[str]:
         MemoryLimit(
-            cast("RpcEndpoint", self),
+            self.settings,
+            self.clock,
+            self.schedule_run_async,
             is_own=is_own,
             stop_tasks=self.stop_tasks,
             end=lambda reason: self.told.append(f"end: {reason}"),
