@@ -69,7 +69,7 @@ from headrace.spark.dataframes.sink_coordinator import (
     call_batch_function,
     scope_of_job,
 )
-from headrace.spark.session.jvm import workers_of
+from headrace.spark.session.jvm import named_workers
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import (
     EDGE,
@@ -101,7 +101,7 @@ _CONF: Final = {
 class BatchJob:
     """Plans, runs and commits one job, on the thread that calls `run`.
 
-    `files`: those that travel with it. `own_workers`: name of the Python workers that run nothing else, if it has some.
+    `files`: those that travel with it. `worker_name`: of the Python workers that import them and no others; empty: any.
     `cluster_settings`: those that the job's own come on top of, for what the driver does.
     """
 
@@ -112,7 +112,7 @@ class BatchJob:
         output_pipe: str,
         sender: ReportSender | None = None,
         files: StageFiles | None = None,
-        own_workers: str = "",
+        worker_name: str = "",
         cluster_settings: Settings | None = None,
     ) -> None:
         self._program_spark: Final = spark
@@ -121,7 +121,7 @@ class BatchJob:
         self._output_pipe: Final = output_pipe
         self._sender: Final = sender
         self._files: Final = files
-        self._own_workers: Final = own_workers
+        self._worker_name: Final = worker_name
         settings = dict(graph.settings)
         settings.pop(CHECKPOINTING_INTERVAL.key, None)
         # State of a few keys at a time needs no files.
@@ -240,7 +240,7 @@ class BatchJob:
         schema = stage_schema(edge_forms(vertex, types, out, spec.as_columns))
         source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
-        with workers_of(self._spark.sparkContext, self._own_workers):
+        with named_workers(self._spark.sparkContext, self._worker_name):
             return source.mapInArrow(stage, _spark_schema(schema))
 
     def _input(
