@@ -353,7 +353,9 @@ class StageTask:
 
     def _selector(self, edge: StageEdge) -> ChannelSelector | int:
         kind = edge.edge.partitioner.kind
-        if kind is PartitionerKind.BROADCAST:
+        # Where all rows have one way to go, only a user's partitioner is asked, for what it raises.
+        is_only_one = edge.consumer_parallelism == 1 and kind is not PartitionerKind.CUSTOM
+        if kind is PartitionerKind.BROADCAST or is_only_one:
             return edge.consumer_parallelism
         if kind is PartitionerKind.FORWARD:
             return _OwnSubtask(self._subtask_index)
