@@ -29,11 +29,11 @@ CEILINGS: Final = {
     "rest": (79, 7_840),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (54, 6_630),
+    "spark": (54, 6_680),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_220),
+    "task": (32, 4_245),
     "testing": (10, 1_560),
     "util": (4, 10),
 }

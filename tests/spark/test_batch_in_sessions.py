@@ -90,7 +90,8 @@ def workers_with_files(commands: Commands, folder: Path, name: str) -> str:
     files, lines = files_of_job(folder, name), folder / f"lines-{name}"
     given = ("--target", "session", *IN_BATCH, str(PROGRAM), str(files), str(lines))
     program = commands.daemon("run", *given)
-    told = dict(line.strip().partition(" ")[::2] for line in program.out)
+    parts = [line.strip().partition(" ") for line in program.out]
+    told = {word: rest for word, _, rest in parts}
     rest_of_line = f"coins {name} weights of {name} rates of {name}"
     assert told["FOUND"] == str([f"1 {rest_of_line}", f"2 {rest_of_line}"]), program.report()
     sums = sorted(

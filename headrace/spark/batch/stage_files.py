@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -122,7 +123,7 @@ class StageFiles:
         store = self._store
         if not store.delete(unused):
             # A task of a job that was cancelled lives on for some seconds.
-            start_thread("headrace-stage-files", lambda: store.delete(unused, _KILL_S))
+            start_thread("headrace-stage-files", partial(_delete_late, store, unused))
 
     @property
     def entry_names(self) -> tuple[str, ...]:
@@ -136,6 +137,10 @@ class StageFiles:
 
 def _store_in(parent: str) -> ArtifactStore:
     return ArtifactStore(Path(parent) if parent else None, SystemClock())
+
+
+def _delete_late(store: ArtifactStore, names: Sequence[str]) -> None:
+    store.delete(names, _KILL_S)
 
 
 @functools.cache
