@@ -8,8 +8,8 @@ threads as they are loaded, OpenBLAS and Arrow's memory pool, and both start the
 global generator as it is loaded: each fork seeds it again, or all would draw the same numbers.
 
 Spark starts a daemon for each set of environment variables that it was ever given, and ends it with the executor. One
-that serves the stages of a single job (`JOB_VARIABLE`) ends by itself once its workers have gone; where Spark asks for
-one more, it starts the daemon again.
+that serves jobs in BATCH mode with certain files (`WORKERS_VARIABLE`) ends by itself once its workers have gone; where
+Spark asks for one more, it starts the daemon again.
 """
 
 import importlib
@@ -23,7 +23,7 @@ import numpy as np
 from pyspark import daemon
 
 from headrace.core.process.interpreter import settle_interpreter
-from headrace.spark.options import JOB_VARIABLE
+from headrace.spark.options import WORKERS_VARIABLE
 
 _IDLE_S: Final = 30.0
 WORKER: Final = "pyspark.worker"
@@ -73,6 +73,6 @@ def _seed() -> None:
 
 if __name__ == "__main__":
     load_modules(sys.argv[1:])
-    if JOB_VARIABLE in os.environ:
+    if WORKERS_VARIABLE in os.environ:
         end_when_idle()
     daemon.manager()

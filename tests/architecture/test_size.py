@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_810),
     "cli": (64, 5_950),
     "client": (9, 720),
-    "cluster": (167, 16_740),
+    "cluster": (167, 16_770),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (58, 5_930),
@@ -29,16 +29,16 @@ CEILINGS: Final = {
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (55, 6_730),
+    "spark": (55, 6_780),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_220),
+    "task": (32, 4_240),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 97_220)
+WHEEL_CEILING: Final = (954, 97_320)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

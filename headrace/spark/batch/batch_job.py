@@ -71,7 +71,7 @@ from headrace.spark.dataframes.sink_coordinator import (
     call_batch_function,
     scope_of_job,
 )
-from headrace.spark.session.jvm import workers_of
+from headrace.spark.session.jvm import named_workers
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import (
     EDGE,
@@ -80,9 +80,10 @@ from headrace.task.batch.stage_rows import (
     RECEIVER,
     REPORT,
     REPORT_COLUMN,
+    START,
     SUBTASK_ROW,
-    TIME,
     StageReport,
+    edge_numbers,
     row_column,
     stage_schema,
 )
@@ -105,7 +106,7 @@ _CONF: Final = {
 class BatchJob:
     """Plans, runs and commits one job, on the thread that calls `run`.
 
-    `files`: those that travel with it. `own_workers`: name of the Python workers that run nothing else, if it has some.
+    `files`: those that travel with it. `worker_name`: of the Python workers that import them and no others; empty: any.
     `cluster_settings`: those that the job's own come on top of, for what the driver does.
     """
 
@@ -116,7 +117,7 @@ class BatchJob:
         output_pipe: str,
         sender: ReportSender | None = None,
         files: StageFiles | None = None,
-        own_workers: str = "",
+        worker_name: str = "",
         cluster_settings: Settings | None = None,
     ) -> None:
         self._program_spark: Final = spark
@@ -125,7 +126,7 @@ class BatchJob:
         self._output_pipe: Final = output_pipe
         self._sender: Final = sender
         self._files: Final = files
-        self._own_workers: Final = own_workers
+        self._worker_name: Final = worker_name
         settings = dict(graph.settings)
         # Sinks that commit prepare what they write, as where checkpoints are taken: it is committed at the job's end.
         settings[CHECKPOINTING_INTERVAL.key] = _NEVER
@@ -137,6 +138,7 @@ class BatchJob:
         of_cluster.pop(CHECKPOINTING_INTERVAL.key, None)
         self._driver_settings: Final = Settings({**of_cluster, **settings})
         self._kept: list[DataFrame] = []
+        self._starts: Final[dict[int, DataFrame]] = {}
 
     def run(self) -> Iterator[StageReport]:
         """Run all stages, then yield the rows of collect sinks; output is committed before."""
@@ -206,18 +208,23 @@ class BatchJob:
         reports: list[DataFrame] = []
         for vertex in self._graph.vertices:
             out = self._graph.edges_out_of(vertex.vertex_id)
-            tells = not out or any(
-                operator.committer or operator.coordinator == COLLECT_COORDINATOR
-                for operator in vertex.operators
-            )
+            tells = self._tells(vertex)
             frame = self._stage(vertex, out, frames, tells)
             if len(out) + tells > 1:
                 frame = frame.persist(StorageLevel.DISK_ONLY)
                 self._kept.append(frame)
             frames[vertex.vertex_id] = frame
             if tells:
-                reports.append(frame.where(f"{EDGE} = {REPORT}").select(REPORT_COLUMN))
+                told = frame.where(f"{EDGE} = {REPORT}") if out else frame
+                reports.append(told.select(REPORT_COLUMN))
         return frames, reports
+
+    def _tells(self, vertex: JobVertex) -> bool:
+        """Return whether the driver reads the reports of a vertex."""
+        return not self._graph.edges_out_of(vertex.vertex_id) or any(
+            operator.committer or operator.coordinator == COLLECT_COORDINATOR
+            for operator in vertex.operators
+        )
 
     def _stage(
         self,
@@ -246,7 +253,7 @@ class BatchJob:
         schema = stage_schema(edge_forms(vertex, types, out, spec.as_columns))
         source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
-        with workers_of(self._spark.sparkContext, self._own_workers):
+        with named_workers(self._spark.sparkContext, self._worker_name):
             return source.mapInArrow(stage, _spark_schema(schema))
 
     def _input(
@@ -260,14 +267,14 @@ class BatchJob:
         if reads_dataframe(vertex):
             return source_frame(self._spark, vertex, self._graph.edges_out_of(vertex.vertex_id))
         if not into:
-            return self._starts(count, partitions=count)
-        parts = [self._starts(count, partitions=1)]
+            return self._spark.range(0, count, 1, count)
+        parts = [self._starts_of(count)]
         parts += [self._rows_of(edge, frames[edge.source_vertex_id]) for edge in into]
         rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
         dealt = rows.repartitionById(count, RECEIVER)
         if is_keyed:
             # Packets without keys, of a broadcast side, have no hash and come first; others have all the same.
-            return dealt.sortWithinPartitions(HASH, TIME, EDGE, PLACE)
+            return dealt.sortWithinPartitions(HASH, EDGE, PLACE)
         if len({edge.input_number for edge in into}) > 1:
             return dealt.sortWithinPartitions(*_order_of_inputs(into))
         if self._graph.edges_out_of(vertex.vertex_id):
@@ -276,26 +283,32 @@ class BatchJob:
             return dealt.sortWithinPartitions(EDGE, PLACE)
         return dealt
 
-    def _starts(self, count: int, partitions: int) -> DataFrame:
-        """Return a row for each subtask, which says which one it is."""
+    def _starts_of(self, count: int) -> DataFrame:
+        """Return a row for each subtask of a consumer, which says which one it is."""
         # Texts of SQL: a method of a Column makes about ten calls of the JVM, most of them to tell the line it is in.
-        return self._spark.range(0, count, 1, partitions).selectExpr(
-            f"{SUBTASK_ROW} AS {EDGE}",
-            f"CAST(id AS INT) AS {RECEIVER}",
-            f"CAST(NULL AS INT) AS {HASH}",
-            f"CAST(NULL AS BIGINT) AS {TIME}",
-            f"CAST(NULL AS BIGINT) AS {PLACE}",
-        )
+        if count not in self._starts:
+            self._starts[count] = self._spark.range(0, count, 1, 1).selectExpr(
+                f"{SUBTASK_ROW} AS {EDGE}",
+                f"CAST({START} AS INT) AS {RECEIVER}",
+                f"CAST(NULL AS INT) AS {HASH}",
+                f"CAST(NULL AS BIGINT) AS {PLACE}",
+            )
+        return self._starts[count]
 
     def _rows_of(self, edge: JobEdge, frame: DataFrame) -> DataFrame:
         """Return the rows of one edge as its consumer reads them."""
         out = self._graph.edges_out_of(edge.source_vertex_id)
-        number = next(index for index, one in enumerate(out) if one.data_set_id == edge.data_set_id)
-        return frame.where(f"{EDGE} = {number}").selectExpr(
+        numbers = zip(out, edge_numbers(out), strict=True)
+        number = next(number for one, number in numbers if one.data_set_id == edge.data_set_id)
+        # Each step has Spark analyse the plan again, which in a short job takes longer than its records.
+        if len(out) > 1 or self._tells(self._graph.vertex(edge.source_vertex_id)):
+            frame = frame.where(f"{EDGE} = {number}")
+        if len(out) == 1:
+            return frame
+        return frame.selectExpr(
             f"{edge.input_number} AS {EDGE}",
             RECEIVER,
             HASH,
-            TIME,
             PLACE,
             f"{row_column(number)} AS {row_column(edge.input_number)}",
         )
