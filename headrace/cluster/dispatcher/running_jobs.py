@@ -181,7 +181,7 @@ class RunningJobs:
             self._start(graph, stored.submitted_ms, stored.first_attempt_number(recovered.epoch))
 
     async def submit(self, graph: JobGraph) -> None:
-        """Start a job; a graph that cannot run at all is refused with its error.
+        """Start a job; a graph that cannot run at all is refused with its error. NotLeadingError: it may go on elsewhere.
 
         Whoever waits may go: the submission goes on, and is refused or done as a whole.
         """
@@ -202,7 +202,11 @@ class RunningJobs:
         work = self._rpc_service.spawn(self._submit(graph, now_ms), f"submission of job {job_id}")
         self._submitting[job_id] = Submission(shown, work)
         work.add_done_callback(functools.partial(self._submitted, job_id))
-        await asyncio.shield(work)
+        try:
+            await asyncio.shield(work)
+        except LeadershipLostError as error:
+            # The next leader has the job, or its client brings it again.
+            raise NotLeadingError(str(error)) from error
 
     def shut_down(self) -> None:
         """Give up all jobs, whose checkpoints stay, and take none any more."""

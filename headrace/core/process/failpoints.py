@@ -30,7 +30,7 @@ class Failpoint(enum.Enum):
     """Moments in the life of a TaskManager, in order; those of jobs, publication and commit are the driver's.
 
     TRIGGERED and NOTIFYING: a call to one task was sent. DELETING: a checkpoint's metadata is gone, its files are not.
-    RESULT_CHECKED: the driver has looked whether it leads, and is about to store a result.
+    JOB_CHECKED and RESULT_CHECKED: the driver has looked whether it leads, and is about to store a job or a result.
     """
 
     TASK_MANAGER_REGISTERED = "task-manager.registered"
@@ -46,6 +46,7 @@ class Failpoint(enum.Enum):
     ACKNOWLEDGED = "checkpoint.acknowledged"
     NOTIFIED = "checkpoint.notified"
     JOB_ACCEPTED = "job.accepted"
+    JOB_CHECKED = "job.checked"
     JOB_STORED = "job.stored"
     TRIGGERED = "checkpoint.triggered"
     PUBLISHING = "checkpoint.publishing"
