@@ -138,6 +138,7 @@ class StoredJobs:
             self._graphs.put(stored)
 
         await self._run("store a job", write)
+        reach(Failpoint.JOB_WRITTEN)
         # Only afterwards: a successor takes its epoch and reads afterwards.
         await self._run("see who leads", self._leadership.confirm)
         reach(Failpoint.JOB_STORED)

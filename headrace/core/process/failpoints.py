@@ -31,6 +31,7 @@ class Failpoint(enum.Enum):
 
     TRIGGERED and NOTIFYING: a call to one task was sent. DELETING: a checkpoint's metadata is gone, its files are not.
     JOB_CHECKED and RESULT_CHECKED: the driver has looked whether it leads, and is about to store a job or a result.
+    JOB_WRITTEN: a job is stored, and the driver has not looked whether a successor may have read the jobs before.
     """
 
     TASK_MANAGER_REGISTERED = "task-manager.registered"
@@ -47,6 +48,7 @@ class Failpoint(enum.Enum):
     NOTIFIED = "checkpoint.notified"
     JOB_ACCEPTED = "job.accepted"
     JOB_CHECKED = "job.checked"
+    JOB_WRITTEN = "job.written"
     JOB_STORED = "job.stored"
     TRIGGERED = "checkpoint.triggered"
     PUBLISHING = "checkpoint.publishing"
