@@ -13,6 +13,7 @@ import pytest
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, NUM_RETAINED
 from headrace.core.process.failpoints import Failpoint
+from headrace.graph.pipeline_options import RUNTIME_MODE
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals
 from tests.integration.high_availability.leader_kills import (
@@ -158,6 +159,25 @@ def test_a_job_that_the_next_leader_has_recovered_is_refused_a_second_time(pair:
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
+
+
+@pytest.mark.parametrize("mode", ["BATCH", "AUTOMATIC"])
+def test_a_job_in_batch_mode_is_refused_and_no_leader_knows_it(pair: Rivals, mode: str) -> None:
+    # All of its sources end, so that AUTOMATIC is BATCH.
+    job = NumbersJob(pair.folder, settings={RUNTIME_MODE.key: mode}, padding=200_000)
+    first = pair.start("first")
+    first.wait_for("leads")
+    second = pair.start("second")
+    second.await_standby()
+    refused = first.ask_for("refused", "submit", str(job.file))
+    assert refused["error"] == "ProgramError"
+    assert "the next leader of a cluster with high availability" in refused["text"]
+    assert "run it in STREAMING mode" in refused["text"]
+    assert first.ask("jobs")["ids"] == []
+    first.kill()
+    assert second.ask("jobs")["ids"] == []
+    pair.assert_forgotten(job)
+    assert not job.is_begun
 
 
 def test_a_leader_that_ends_in_order_hands_its_jobs_over_at_once(pair: Rivals) -> None:
