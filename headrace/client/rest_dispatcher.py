@@ -112,9 +112,7 @@ class RestDispatcher(DispatcherGateway):
 
         while True:
             try:
-                return await self._message(
-                    Acknowledge, "POST", "/jobs", content, on_unready=repeat
-                )
+                return await self._message(Acknowledge, "POST", "/jobs", content, on_unready=repeat)
             except DuplicateJobSubmissionError:
                 if not is_repeated:
                     raise

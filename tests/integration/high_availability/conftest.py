@@ -1,4 +1,4 @@
-"""Drivers of one cluster for tests, with their storage in a folder or in an object store, or with a service beside it."""
+"""Drivers of one cluster for tests, with storage in a folder or an object store, and with a service that elects."""
 
 import contextlib
 import os

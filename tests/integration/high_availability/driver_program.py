@@ -3,8 +3,9 @@
 Its arguments are a JSON file with its settings, a scratch folder, and a file that arms failpoints of its own. It reads
 words, one a line: `submit <file with a job graph>`, `running <job id>`, `result <job id>`, `die-with-one`, which kills
 a TaskManager and itself, `workers`, `jobs`, `fail <part>`, which plants a bug in a part of the control plane,
-`shut-down` and, at the end of the input, closes what it has. It prints a line of JSON for each thing that happens. Where `rest.port` is
-set it serves REST, as a session does; and as a session it says at its end, and with its exit code, why it has ended.
+`shut-down` and, at the end of the input, closes what it has. It prints a line of JSON for each thing that happens.
+Where `rest.port` is set it serves REST, as a session does; and as a session it says at its end, and with its exit code,
+why it has ended.
 """
 
 import contextlib
@@ -93,7 +94,13 @@ def await_running(handle: ClusterHandle, job_hex: str) -> None:
         for number, vertex in enumerate(details.vertices)
         for task in vertex.subtasks
     }
-    tell("running", restored=None if restored is None else restored.checkpoint_id, places=places)
+    tell(
+        "running",
+        restored=None if restored is None else restored.checkpoint_id,
+        places=places,
+        submitted_ms=details.status_timestamps_ms[JobStatus.INITIALIZING.name],
+        started_ms=min(details.status_timestamps_ms.values()),
+    )
 
 
 def tell_jobs(handle: ClusterHandle) -> None:

@@ -42,6 +42,7 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(pair: Rivals) -> None
     first.wait_for("submitted")
     job.await_begin()
     second.await_standby()
+    submitted_ms = first.ask("running", str(job.job_id))["submitted_ms"]
     before = sum(job.output().values())
     first.kill()
     killed_s = time.monotonic()
@@ -49,6 +50,8 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(pair: Rivals) -> None
     wait_until(lambda: sum(job.output().values()) > before, 120, "output of the second leader")
     print(f"led after {led_s - killed_s:.1f} s, output after {time.monotonic() - killed_s:.1f} s")
     assert led_s - killed_s < FAILOVER_S + slack_s()
+    running = second.ask("running", str(job.job_id))
+    assert running["submitted_ms"] == running["started_ms"] == submitted_ms
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
