@@ -13,8 +13,8 @@ CEILINGS: Final = {
     "api": (43, 5_070),
     "checkpoint": (22, 2_810),
     "cli": (64, 5_920),
-    "client": (9, 710),
-    "cluster": (166, 16_550),
+    "client": (9, 720),
+    "cluster": (167, 16_660),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (57, 5_870),
@@ -26,7 +26,7 @@ CEILINGS: Final = {
     "metrics": (25, 2_240),
     "network": (82, 9_400),
     "operators": (49, 5_920),
-    "rest": (79, 7_840),
+    "rest": (79, 7_850),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
     "spark": (54, 6_630),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (951, 96_790)
+WHEEL_CEILING: Final = (952, 96_930)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
