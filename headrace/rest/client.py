@@ -72,6 +72,7 @@ _LEAST_S: Final = 0.1
 
 Json = Any
 OnProgress = Callable[[float], None]
+OnUnready = Callable[[], None]
 Wait = Callable[[float], Any]
 
 
@@ -187,15 +188,19 @@ class RestClient:
         content_type: str = MESSAGE,
         timeout_s: float | None = None,
         query: Mapping[str, object] | None = None,
+        on_unready: OnUnready | None = None,
     ) -> bytes:
         """Return the answer as it came, a message where the route has one.
 
         An error of the cluster is raised as the class that it has there. `timeout_s`: of the wait for the answer,
-        where it may take longer than others.
+        where it may take longer than others. `on_unready`: called after each answer with 503, for what was asked may
+        be done all the same, if the cluster was slow, or lost its leadership meanwhile.
         """
         accepted = {"Accept": f"{MESSAGE}, application/json"}
         headers = accepted if content is None else {**accepted, "Content-Type": content_type}
-        with self._answer(method, path, content, query or {}, headers, timeout_s) as answer:
+        with self._answer(
+            method, path, content, query or {}, headers, timeout_s, on_unready
+        ) as answer:
             self._refuse_errors(method, path, answer)
             return self._whole(method, path, answer)
 
@@ -289,6 +294,7 @@ class RestClient:
         query: Mapping[str, object],
         headers: Mapping[str, str],
         timeout_s: float | None = None,
+        on_unready: OnUnready | None = None,
     ) -> Generator[http.client.HTTPResponse]:
         """Give the answer to a request, whatever its status; ask again while the server is not ready."""
         given = {key: value for key, value in query.items() if value is not None}
@@ -315,6 +321,8 @@ class RestClient:
                         errors = _errors_of(self._read(answer, _CHUNK_BYTES))
                         raise RestRefusedError(method, path, answer.status, errors)
                 except RestRefusedError as error:
+                    if on_unready is not None:
+                        on_unready()
                     self._pause(error, attempt, end_ms)
                     continue
                 except _NobodyListensError as error:

@@ -13,11 +13,11 @@ CEILINGS: Final = {
     "api": (43, 5_080),
     "checkpoint": (22, 2_810),
     "cli": (64, 5_950),
-    "client": (9, 720),
-    "cluster": (167, 16_770),
+    "client": (9, 740),
+    "cluster": (167, 16_790),
     "common": (20, 110),
     "connectors": (58, 6_130),
-    "core": (58, 5_930),
+    "core": (58, 5_940),
     "datastream": (39, 400),
     "functions": (28, 3_040),
     "gateways": (14, 1_110),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 97_320)
+WHEEL_CEILING: Final = (954, 97_370)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -132,7 +132,13 @@ class StoredJobs:
         """Store a job, after its blobs: when this returns, every later leader knows it."""
         reach(Failpoint.JOB_ACCEPTED)
         stored = StoredJobGraph(graph, submitted_ms, self._leadership.epoch)
-        await self._run("store a job", lambda: self._graphs.put(stored))
+
+        def write() -> None:
+            reach(Failpoint.JOB_CHECKED)
+            self._graphs.put(stored)
+
+        await self._run("store a job", write)
+        reach(Failpoint.JOB_WRITTEN)
         # Only afterwards: a successor takes its epoch and reads afterwards.
         await self._run("see who leads", self._leadership.confirm)
         reach(Failpoint.JOB_STORED)
@@ -246,7 +252,12 @@ class StoredJobs:
 
         def fenced() -> T:
             self._leadership.validate()
-            return body()
+            try:
+                return body()
+            except CheckpointStorageError:
+                # A service has no connection any more with who was frozen for longer than its lease.
+                self._leadership.validate()
+                raise
 
         return await self._run_blocking(f"high availability: {what}", fenced)
 

@@ -130,6 +130,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         job_master_id: JobMasterId,
         graph: JobGraph,
         host: BatchHost,
+        submitted_ms: int,
         *,
         is_of_program: bool,
         on_ended: Callable[[ArchivedJob], None],
@@ -141,7 +142,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._is_of_program: Final = is_of_program
         now_ms = self.clock.now_ms()
         self._status = JobStatus.CREATED
-        self._times_ms = {JobStatus.INITIALIZING.name: now_ms, JobStatus.CREATED.name: now_ms}
+        self._times_ms = {JobStatus.INITIALIZING.name: submitted_ms, JobStatus.CREATED.name: now_ms}
         self._progress: Final = BatchProgress(graph, now_ms)
         self._phase_since_ms = now_ms
         self._failure: ErrorInfo | None = None

@@ -54,6 +54,7 @@ class BatchJobs:
         rpc_service: RpcService,
         job_master_id: JobMasterId,
         graph: JobGraph,
+        submitted_ms: int,
         on_ended: Callable[[ArchivedJob], None],
     ) -> BatchJobMaster:
         """Make the JobMaster of a job that is being submitted; ProgramError for one that cannot run here."""
@@ -67,6 +68,7 @@ class BatchJobs:
             job_master_id,
             graph if own is None else own,
             self._host,
+            submitted_ms,
             is_of_program=own is not None,
             on_ended=on_ended,
         )
