@@ -24,7 +24,7 @@ CEILINGS: Final = {
     "graph": (11, 1_460),
     "headrace": (3, 70),
     "metrics": (25, 2_240),
-    "network": (82, 9_400),
+    "network": (82, 9_390),
     "operators": (49, 5_920),
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 97_370)
+WHEEL_CEILING: Final = (954, 97_360)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -379,12 +379,10 @@ class RunningJobs:
         self._forget(self._clean_up(job_id, job.job_master), f"clean up job {job_id}")
 
     async def _clean_up(self, job_id: JobId, job_master: JobLeader) -> None:
-        has_successors = self._stored is not None
-        is_done = await delete_until_done(
-            job_id, job_master.delete_left, has_successors=has_successors
-        )
-        if is_done and self._stored is not None:
-            await self._stored.clean_up(job_id)
+        if self._stored is None:
+            await delete_until_done(job_id, job_master.delete_left, has_successors=False)
+        else:
+            await self._stored.clean_up(job_id, job_master.delete_left)
 
     def _tell_ended(self, job: EndedJob) -> None:
         if self._on_job_ended is None:

@@ -22,8 +22,8 @@ from tests.unit.network.exchange import (
     values_of,
     writer,
 )
+from tests.unit.network.partition_traces import STORED
 
-STORED = [kind for kind in ResultPartitionType if kind.traits.is_compressible]
 ROWS, BATCH = 300_000, 10_000
 
 
