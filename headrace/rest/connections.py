@@ -20,7 +20,7 @@ from msgspec import structs
 
 from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import DECODE_ERRORS, ConfigurationError
-from headrace.core.process.process_start import start_ms, start_ticks
+from headrace.core.process.process_start import process_start_ms, start_ticks
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client_errors import (
     ClusterRestartingError,
@@ -379,7 +379,7 @@ def _is_dead(connection: ClusterConnection) -> bool:
     if not start_ticks(connection.pid):
         # It has ended, and its parent has not looked at that yet; unless nobody here tells of any process.
         return start_ticks(os.getpid()) != 0
-    began_ms = start_ms(connection.pid)
+    began_ms = process_start_ms(connection.pid)
     return 0 < connection.started < began_ms - _CLOCK_MARGIN_MS
 
 

@@ -8,7 +8,7 @@ from headrace.core.errors import ConfigurationError
 
 _P: Final = "high-availability."
 NONE: Final = "NONE"
-FILE: Final = "file"
+FILES: Final = "file"
 ZOOKEEPER: Final = "zookeeper"
 KUBERNETES: Final = "kubernetes"
 
@@ -19,7 +19,7 @@ HIGH_AVAILABILITY_TYPE: Final = ConfigOption(
     "that service, which holds pointers to the jobs in the storage, too. NONE: jobs end with their driver. Where it is "
     "not set, and high-availability.storageDir is, it is `file`.",
     deprecated_keys=("high-availability",),
-    choices=(NONE, FILE, ZOOKEEPER, KUBERNETES),
+    choices=(NONE, FILES, ZOOKEEPER, KUBERNETES),
 )  # fmt: skip
 STORAGE_DIR: Final = ConfigOption(
     _P + "storageDir", str, "",
@@ -53,7 +53,7 @@ DELETE_ON_COMMIT: Final = ConfigOption(
 def high_availability_type(settings: Settings) -> str:
     """Return which services drivers elect their leader by, or NONE. ConfigurationError."""
     if not settings.is_set(HIGH_AVAILABILITY_TYPE) and settings.get_option(STORAGE_DIR):
-        return FILE
+        return FILES
     return settings.get_option(HIGH_AVAILABILITY_TYPE)
 
 

@@ -20,7 +20,7 @@ def start_ticks(pid: int, proc: Path = _PROC) -> int:
     return _number(pid, _START_TIME, proc)
 
 
-def start_ms(pid: int, proc: Path = _PROC) -> int:
+def process_start_ms(pid: int, proc: Path = _PROC) -> int:
     """Return the same as epoch milliseconds by the clock of now, to a second; 0 where it has ended, or nobody tells."""
     ticks = start_ticks(pid, proc)
     try:

@@ -80,7 +80,7 @@ from headrace.task.batch.stage_rows import (
     RECEIVER,
     REPORT,
     REPORT_COLUMN,
-    START,
+    START_ROW,
     SUBTASK_ROW,
     StageReport,
     edge_numbers,
@@ -289,7 +289,7 @@ class BatchJob:
         if count not in self._starts:
             self._starts[count] = self._spark.range(0, count, 1, 1).selectExpr(
                 f"{SUBTASK_ROW} AS {EDGE}",
-                f"CAST({START} AS INT) AS {RECEIVER}",
+                f"CAST({START_ROW} AS INT) AS {RECEIVER}",
                 f"CAST(NULL AS INT) AS {HASH}",
                 f"CAST(NULL AS BIGINT) AS {PLACE}",
             )

@@ -22,7 +22,7 @@ from headrace.spark.batch.stage_files import StageFiles
 from headrace.spark.batch.stage_memory import memory_watched
 from headrace.spark.batch.subtask_reports import ReportSender, SubtaskReporter
 from headrace.spark.workers.worker_output import redirect_standard_output
-from headrace.task.batch.stage_rows import RECEIVER, START
+from headrace.task.batch.stage_rows import RECEIVER, START_ROW
 from headrace.task.batch.stage_task import StageSpec, StageTask
 
 _MARK: Final = "headrace-failure:"
@@ -76,7 +76,7 @@ def run_stage(
         first = next(filled, None)
         if first is None:
             return  # a share of a DataFrame that has no rows
-        subtask_index = first.column(RECEIVER if RECEIVER in first.schema.names else START)[
+        subtask_index = first.column(RECEIVER if RECEIVER in first.schema.names else START_ROW)[
             0
         ].as_py()
         task: StageTask | None = None

@@ -8,7 +8,7 @@
     row<n>    the row itself, or many packed ones, on rows of edge n alone (`edge_rows`)
 
 A consumer reads the edges of its inputs as columns `row0` and `row1`, with the input's number in `edge`. A source reads
-its subtask's number as START.
+its subtask's number as START_ROW.
 A partition's number in Spark is no subtask's: where stages are united, those of the second come behind the first's.
 """
 
@@ -38,7 +38,7 @@ EDGE: Final = "edge"
 RECEIVER: Final = "receiver"
 HASH: Final = "hash"
 PLACE: Final = "place"
-START: Final = "id"
+START_ROW: Final = "id"
 """The column of Spark's ranges."""
 REPORT_COLUMN: Final = "report"
 _PLACE_BITS: Final = 40

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.process.process_start import start_ms, start_ticks
+from headrace.core.process.process_start import process_start_ms, start_ticks
 from headrace.rest.client_errors import (
     ConnectionFileError,
     HomeFolderError,
@@ -33,7 +33,7 @@ from headrace.rest.connections import (
 )
 from testkit.waiting import wait_until
 
-STARTED = start_ms(os.getpid()) + 1_000
+STARTED = process_start_ms(os.getpid()) + 1_000
 NAMED = ClusterConnection("http://127.0.0.1:8081", "secret", os.getpid(), "departures", STARTED)
 
 
@@ -339,7 +339,7 @@ def test_a_later_process_with_the_number_of_a_cluster_s_is_not_taken_for_it() ->
 
 
 def test_without_the_start_of_its_process_the_time_tells_a_later_one_with_its_number() -> None:
-    pid, now_ms = os.getpid(), start_ms(os.getpid())
+    pid, now_ms = os.getpid(), process_start_ms(os.getpid())
     lives = ClusterConnection("http://127.0.0.1:8081", "t", pid, "lives", started=now_ms - 30_000)
     write_connection(lives)
     assert find_connection(None, silent).connection == lives
