@@ -18,7 +18,7 @@ from headrace.cluster.printed_output import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.external_resources import task_manager_resources
 from headrace.cluster.task_executor.interpreter_lock import InterpreterLock
-from headrace.cluster.task_executor.lock_watcher import WatcherConfiguration
+from headrace.cluster.task_executor.lock_watcher import WatcherConfiguration, WatcherProcess
 from headrace.cluster.task_executor.options import (
     CPU_CORES,
     NUMBER_OF_TASK_SLOTS,
@@ -74,11 +74,13 @@ def run_task_manager(
     should_stop: threading.Event | None = None,
     exit_process: Callable[[str], None] | None = None,
     output: PrintedOutput | None = None,
+    lock_watcher: WatcherProcess | None = None,
 ) -> str:
     """Run a TaskManager until it is stopped by RPC, gives up or `should_stop` is set; return the reason.
 
     A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
-    otherwise. `output`: what is printed here, which the driver is to show.
+    otherwise. `output`: what is printed here, which the driver is to show. `lock_watcher`: forked from this process,
+    which is the TaskManager's own, before it had threads.
     """
     failpoints.arm(Settings(configuration.settings))
     control = EventLoopThread(_CONTROL_THREAD)
@@ -92,6 +94,7 @@ def run_task_manager(
                 should_stop,
                 exit_process or _exit_on_the_spot,
                 output,
+                lock_watcher,
             )
     finally:
         control.stop()
@@ -257,6 +260,7 @@ def _serve(
     should_stop: threading.Event | None,
     exit_process: Callable[[str], None],
     output: PrintedOutput | None,
+    lock_watcher: WatcherProcess | None,
 ) -> str:
     ended = threading.Event()
     reasons: list[str] = []
@@ -270,7 +274,9 @@ def _serve(
 
     tls = configuration.tls
     is_own = threading.current_thread() is threading.main_thread()
-    interpreter_lock = _interpreter_lock(configuration) if is_own else None
+    interpreter_lock = (
+        None if lock_watcher is None else _interpreter_lock(configuration, lock_watcher)
+    )
 
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
         rpc_service = TcpRpcService(
@@ -329,11 +335,23 @@ def _serve(
     return reasons[0]
 
 
-def _interpreter_lock(configuration: TaskManagerConfiguration) -> InterpreterLock | None:
-    """Return the watch over the lock of this process, which is its own; None where nobody wants to know."""
-    settings = Settings(configuration.settings)
+def fork_lock_watcher(settings: Settings) -> WatcherProcess | None:
+    """Fork the process that watches the interpreter lock of this one, which has no threads yet and is a TaskManager's.
+
+    None where nobody wants to know.
+    """
     if not settings.duration_ms(HELD_LOCK_TIMEOUT):
         return None
+    try:
+        return WatcherProcess.fork()
+    except OSError as error:
+        _LOG.warning("no process watches the interpreter lock: %s", error)
+        return None
+
+
+def _interpreter_lock(
+    configuration: TaskManagerConfiguration, process: WatcherProcess
+) -> InterpreterLock:
     return InterpreterLock(
         WatcherConfiguration(
             os.getpid(),
@@ -346,7 +364,8 @@ def _interpreter_lock(configuration: TaskManagerConfiguration) -> InterpreterLoc
                 if key != TASK_MANAGER_RPC_PORT.key
             },
             configuration.tls,
-        )
+        ),
+        process,
     )
 
 

@@ -40,6 +40,7 @@ class ScannedShuffleService:
 
 def main() -> None:
     configuration: TaskManagerConfiguration = pickle.load(sys.stdin.buffer)
+    lock_watcher = task_manager_runner.fork_lock_watcher(Settings(configuration.settings))
     service = ScannedShuffleService()
     load: Any = lambda settings: service  # noqa: E731
     task_manager_runner.load_shuffle_service_factory = load
@@ -62,7 +63,9 @@ def main() -> None:
         logging.getLogger().setLevel(logging.INFO)
     share_interpreter()
     start_thread("answers", answer)
-    task_manager_runner.run_task_manager(configuration, should_stop=should_stop)
+    task_manager_runner.run_task_manager(
+        configuration, should_stop=should_stop, lock_watcher=lock_watcher
+    )
 
 
 if __name__ == "__main__":
