@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -63,20 +64,39 @@ _LOG = logging.getLogger(__name__)
 FATAL_EXIT_CODE: Final = 239
 _CONTROL_THREAD: Final = "headrace-control"
 _CLOSE_TIMEOUT_S: Final = 10.0
-_STOP_POLL_S: Final = 0.1
 _TELL_TIMEOUT_S: Final = 2.0
+
+
+class StopRequest:
+    """Tells a TaskManager to end, from any thread and from a handler of a signal."""
+
+    def __init__(self) -> None:
+        # Unlike an event's `set`, its `put` may interrupt itself.
+        self._told: Final = queue.SimpleQueue[str | None]()
+
+    def set(self) -> None:
+        """Let the TaskManager end; it may be told again, and before it has begun."""
+        self._told.put(None)
+
+    def has_ended(self, reason: str) -> None:
+        """Note the end of the TaskManager."""
+        self._told.put(reason)
+
+    def wait(self) -> str | None:
+        """Wait, without waking meanwhile; return the reason of the end once it has ended, None where it is to end."""
+        return self._told.get()
 
 
 def run_task_manager(
     configuration: TaskManagerConfiguration,
     *,
     on_started: Callable[[TaskManagerLocation], None] | None = None,
-    should_stop: threading.Event | None = None,
+    should_stop: StopRequest | None = None,
     exit_process: Callable[[str], None] | None = None,
     output: PrintedOutput | None = None,
     lock_watcher: WatcherProcess | None = None,
 ) -> str:
-    """Run a TaskManager until it is stopped by RPC, gives up or `should_stop` is set; return the reason.
+    """Run a TaskManager until it is stopped by RPC, gives up or is told by `should_stop`; return the reason.
 
     A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
     otherwise. `output`: what is printed here, which the driver is to show. `lock_watcher`: forked from this process,
@@ -91,7 +111,7 @@ def run_task_manager(
                 control,
                 task_manager,
                 on_started,
-                should_stop,
+                should_stop or StopRequest(),
                 exit_process or _exit_on_the_spot,
                 output,
                 lock_watcher,
@@ -257,18 +277,11 @@ def _serve(
     control: EventLoopThread,
     task_manager: LocalTaskManager,
     on_started: Callable[[TaskManagerLocation], None] | None,
-    should_stop: threading.Event | None,
+    should_stop: StopRequest,
     exit_process: Callable[[str], None],
     output: PrintedOutput | None,
     lock_watcher: WatcherProcess | None,
 ) -> str:
-    ended = threading.Event()
-    reasons: list[str] = []
-
-    def terminated(reason: str) -> None:
-        reasons.append(reason)
-        ended.set()
-
     def exit_after(error: BaseException) -> None:
         exit_process(f"fatal error: {type(error).__name__}: {error}")
 
@@ -295,7 +308,7 @@ def _serve(
         executor = task_manager.create_executor(
             rpc_service,
             exit_process=exit_process,
-            on_terminated=terminated,
+            on_terminated=should_stop.has_ended,
             lock_watcher_address=lambda: (
                 "" if interpreter_lock is None else interpreter_lock.watcher_address
             ),
@@ -320,9 +333,9 @@ def _serve(
     told_exit = ToldExit(tell_exit, (_CONTROL_THREAD,)) if is_own else contextlib.nullcontext()
     try:
         with told_exit:
-            while not ended.wait(_STOP_POLL_S):
-                if should_stop is not None and should_stop.is_set():
-                    executor.end("the process that hosts it was told to stop")
+            while (reason := should_stop.wait()) is None:
+                executor.end("the process that hosts it was told to stop")
+            return reason
     finally:
         watcher.stop()
         if interpreter_lock is not None:
@@ -332,7 +345,6 @@ def _serve(
         # The goodbyes have been written; let them leave before the connections go.
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
-    return reasons[0]
 
 
 def fork_lock_watcher(settings: Settings) -> WatcherProcess | None:

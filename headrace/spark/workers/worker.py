@@ -9,7 +9,6 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -172,7 +171,7 @@ def _process_log(
 def _host_task_manager(
     spec: WorkerSpec, given: TaskManagerConfiguration, lock_watcher: "WatcherProcess | None"
 ) -> str:
-    from headrace.cluster.task_executor.task_manager_runner import run_task_manager
+    from headrace.cluster.task_executor.task_manager_runner import StopRequest, run_task_manager
 
     with (
         scratch_directory(os.environ) as scratch,
@@ -192,7 +191,7 @@ def _host_task_manager(
         _LOG.info(
             "TaskManager %s in process %d, scratch %s", given.resource_id, os.getpid(), scratch
         )
-        should_stop = threading.Event()
+        should_stop = StopRequest()
         # Sent to every process of a machine that ends: whoever works with this one is told before it is gone.
         signal.signal(signal.SIGTERM, lambda *_: should_stop.set())
         return run_task_manager(

@@ -9,7 +9,6 @@ import json
 import logging
 import pickle
 import sys
-import threading
 from typing import Any
 
 from headrace.cluster.task_executor import task_manager_runner
@@ -44,7 +43,7 @@ def main() -> None:
     service = ScannedShuffleService()
     load: Any = lambda settings: service  # noqa: E731
     task_manager_runner.load_shuffle_service_factory = load
-    should_stop = threading.Event()
+    should_stop = task_manager_runner.StopRequest()
 
     def answer() -> None:
         try:
