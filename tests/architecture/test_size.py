@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_810),
     "cli": (64, 5_920),
     "client": (9, 710),
-    "cluster": (166, 16_550),
+    "cluster": (167, 16_680),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (57, 5_870),
@@ -23,22 +23,22 @@ CEILINGS: Final = {
     "gateways": (14, 1_110),
     "graph": (11, 1_460),
     "headrace": (3, 70),
-    "metrics": (25, 2_240),
+    "metrics": (25, 2_255),
     "network": (82, 9_400),
-    "operators": (49, 5_920),
+    "operators": (49, 5_950),
     "rest": (79, 7_840),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (54, 6_630),
+    "spark": (54, 6_640),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_220),
+    "task": (32, 4_230),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (951, 96_790)
+WHEEL_CEILING: Final = (952, 96_960)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
