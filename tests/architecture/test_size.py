@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_810),
     "cli": (64, 5_950),
     "client": (9, 740),
-    "cluster": (167, 16_790),
+    "cluster": (167, 16_830),
     "common": (20, 110),
     "connectors": (58, 6_130),
     "core": (58, 5_940),
@@ -23,22 +23,22 @@ CEILINGS: Final = {
     "gateways": (14, 1_110),
     "graph": (11, 1_460),
     "headrace": (3, 70),
-    "metrics": (25, 2_240),
+    "metrics": (25, 2_260),
     "network": (82, 9_390),
-    "operators": (49, 5_920),
+    "operators": (49, 5_950),
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (55, 6_780),
+    "spark": (55, 6_800),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_240),
+    "task": (32, 4_250),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 97_360)
+WHEEL_CEILING: Final = (954, 97_470)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -6,6 +6,7 @@ the container, is short of memory and it holds more than its share of it.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from typing import Final
 
@@ -46,11 +47,16 @@ MEMORY_RESERVE: Final = ConfigOption(
 INTERVAL_MS: Final = 500.0
 QUICK_INTERVAL_MS: Final = 50.0
 """Interval near the reserve, and while tasks end: a loop that allocates takes a gigabyte in half a second."""
+SLOW_INTERVAL_MS: Final = 5_000.0
+"""The longest interval of looks at memory of which plenty is left: each costs, and a host may have hundreds of them."""
 PATIENCE_MS: Final = 3_000.0
 """Time for which tasks may go on that are told to end, as long as they hold no more meanwhile."""
 _LOG: Final = logging.getLogger(__name__)
 _GROWTH: Final = 1.1
 _NEAR: Final = 4
+_TAKEN_PER_MS: Final = 4 << 20
+"""What one core takes that does nothing but allocate; twice what was measured."""
+_CORE_COUNT: Final = os.cpu_count() or 1
 _RESERVE_MIN_BYTES: Final = 256 << 20
 
 
@@ -134,8 +140,10 @@ class MemoryLimit:
                     f"left ('{MEMORY_RESERVE.key}'); {self._advice}",
                 )
                 return
-        is_near = available_bytes < _NEAR * self._reserve_bytes
-        self._schedule(QUICK_INTERVAL_MS if is_near else INTERVAL_MS, self.watch)
+        # All cores together take as long to what is near as the next look may wait.
+        away_ms = (available_bytes - _NEAR * self._reserve_bytes) / (_TAKEN_PER_MS * _CORE_COUNT)
+        delay_ms = min(max(QUICK_INTERVAL_MS, away_ms), SLOW_INTERVAL_MS)
+        self._schedule(delay_ms, self.watch)
 
     def _exceeded(self, first_bytes: int, reason: str) -> None:
         since_ms = self._clock.monotonic_ms()
