@@ -14,9 +14,9 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_810),
     "cli": (64, 5_950),
     "client": (9, 740),
-    "cluster": (167, 16_830),
+    "cluster": (167, 16_840),
     "common": (20, 110),
-    "connectors": (58, 6_130),
+    "connectors": (59, 6_140),
     "core": (58, 5_940),
     "datastream": (39, 400),
     "functions": (28, 3_040),
@@ -33,12 +33,12 @@ CEILINGS: Final = {
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_250),
+    "task": (32, 4_260),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 97_470)
+WHEEL_CEILING: Final = (955, 97_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -207,10 +207,15 @@ def _kill(program: Program, victim: Victim, generator: SeededRandom) -> bool:
     _wait(program, lambda: bool(found.extend(program.task_managers()) or found), "TaskManagers")
     if victim in _PUSHING:
         others = {one.pid for one in (*found, *program.daemons())}
-        workers = [one for one in program.processes() if one.is_daemon_or_worker]
-        workers = [one for one in workers if one.pid not in others]
         found = []
-        _wait(program, lambda: bool(found.extend(filter(_pushes, workers)) or found), "a pusher")
+
+        def finds_one() -> bool:
+            for one in program.processes():
+                if one.is_daemon_or_worker and one.pid not in others and _pushes(one):
+                    found.append(one)
+            return bool(found)
+
+        _wait(program, finds_one, "a pusher")
     if program.process.poll() is not None:
         return False
     one = generator.choice(found)

@@ -17,7 +17,7 @@ executor)
   while eval "option=\${SPARK_JAVA_OPT_$#-}" && [ -n "$option" ]; do
     set -- "$@" "$option"
   done
-  exec java "$@" "-Xmx$SPARK_EXECUTOR_MEMORY" -cp "$SPARK_CONF_DIR:$SPARK_HOME/jars/*" \
+  exec java "$@" "-Xmx$SPARK_EXECUTOR_MEMORY" -cp "$SPARK_CONF_DIR:${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/jars/*" \
     org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
     --driver-url "$SPARK_DRIVER_URL" \
     --executor-id "$SPARK_EXECUTOR_ID" \

@@ -64,7 +64,9 @@ class ArtifactLease:
         """Use it no longer, and leave it in place for whoever comes within `kept_ms`. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            os.pwrite(descriptor, _KEPT_UNTIL_MS.pack(self._clock.now_ms() + kept_ms), 0)
+            # Where the disk is full, it is kept for nobody.
+            with contextlib.suppress(OSError):
+                os.pwrite(descriptor, _KEPT_UNTIL_MS.pack(self._clock.now_ms() + kept_ms), 0)
             os.close(descriptor)
 
     def release(self) -> None:

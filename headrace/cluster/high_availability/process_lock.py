@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from headrace.core.clock import Clock
+from headrace.core.process.process_start import kernel_word
 from headrace.core.randomness import SeededRandom
 
 _MEMORY: Final = Path("/dev/shm")
 _PREFIX: Final = "headrace-leader-"
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _FORGOTTEN_MS: Final = 3_600_000
 """Time after its process touched a file last at which nobody waits for the lease any more."""
 
@@ -35,7 +35,7 @@ class ProcessLock:
     def __init__(self, random: SeededRandom, clock: Clock, folder: Path = _MEMORY) -> None:
         self._folder: Final = folder
         self._clock: Final = clock
-        self._prefix: Final = f"{_PREFIX}{_kernel()}-"
+        self._prefix: Final = f"{_PREFIX}{kernel_word()}-"
         self._name: Final = re.compile(re.escape(self._prefix) + "[0-9a-f]{32}")
         self._descriptor: int | None = None
         self.name: str = ""
@@ -86,14 +86,6 @@ class ProcessLock:
             with contextlib.suppress(OSError):
                 if now_ms - file.lstat().st_mtime * 1000 > _FORGOTTEN_MS:
                     self.remove_ended(file.name)
-
-
-def _kernel() -> str:
-    """Return a word for this start of the kernel. Kernels that share the folder do not share their locks."""
-    try:
-        return re.sub("[^0-9a-f]", "", _BOOT_ID.read_text(encoding="ascii"))[:12] or "unknown"
-    except (OSError, ValueError):
-        return "unknown"
 
 
 def _is_free(file: Path) -> bool:

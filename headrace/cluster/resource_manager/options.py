@@ -126,7 +126,8 @@ WIDE_JOB_PATIENCE: Final = ConfigOption(
     timedelta,
     timedelta(minutes=1),
     "Time for which a job that needs more slots than are free lets narrower jobs behind it go first. After that it "
-    "gets what others free, and jobs behind it that have none yet wait for it. 0 lets them go first at any time.",
+    "gets what others free, and jobs behind it that have none yet wait for it, until it has waited for ten times as "
+    "long: perhaps what runs never ends. 0 lets them go first at any time.",
 )
 BLOCKLIST_LOSSES: Final = ConfigOption(
     "headrace.blocklist.lost-task-managers",

@@ -5,8 +5,8 @@ it gets from narrower jobs behind it; and two such jobs would wait for each othe
 be there at once as it lacks. Jobs that were admitted, and then lost TaskManagers that nobody replaces, may hold what
 others wait for: they are asked to give it back where one of those could run with it.
 A wide job would wait for ever behind a stream of narrower ones. Once it has lost patience, jobs behind it that have no
-slot yet take none either: what others free is left for it. Jobs that have some already go on, as what they lack comes
-sooner back than what they would have to give up.
+slot yet take none either: what others free is left for it. Jobs that have run already go on, or on again: what they
+lack comes sooner back than what they would have to give up.
 Source: Flink has no such thing: there both wait until `slot.request.timeout` is over.
 """
 
@@ -23,6 +23,8 @@ class Claim:
     job_id: JobId
     required_count: int
     held_count: int
+    has_run: bool = False
+    """Whether it has had slots before."""
 
     @property
     def lacking_count(self) -> int:
@@ -85,7 +87,7 @@ def admit(
             is_possible = claim.required_count <= capacity
             if first is None and is_possible and claim.job_id in impatient:
                 first = claim.job_id
-        elif first is not None and claim.lacking_count and not claim.held_count:
+        elif first is not None and claim.lacking_count and not (claim.held_count or claim.has_run):
             waiting.append(claim)
             behind.add(claim.job_id)
         else:

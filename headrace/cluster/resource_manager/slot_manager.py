@@ -40,6 +40,8 @@ from headrace.core.resource_profile import ResourceProfile, workers_needed
 from headrace.gateways.task_executor import SlotRequest
 from headrace.rpc.endpoint import RpcEndpoint
 
+_PREFERRED_FOR: Final = 10
+"""Patiences after which others go first again: where jobs never end, a wide one may never have its slots."""
 _LOG = logging.getLogger(__name__)
 
 _HELD_BACK: Final = " and takes none before it can have all of them"
@@ -146,7 +148,8 @@ class SlotManager:
         since_ms = self.waiting_since_ms.get(job_id)
         if since_ms is None or not self._patience_ms:
             return False
-        return self._endpoint.clock.monotonic_ms() - since_ms >= self._patience_ms
+        waited_ms = self._endpoint.clock.monotonic_ms() - since_ms
+        return self._patience_ms <= waited_ms < _PREFERRED_FOR * self._patience_ms
 
     def _tell_of_preferred(self) -> None:
         """Log once of each job that narrower ones behind it wait for."""

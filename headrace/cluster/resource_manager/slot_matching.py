@@ -169,6 +169,7 @@ class SlotMatching:
     _slots: dict[ResourceId, dict[int, _Slot]] = field(
         default_factory=dict[ResourceId, dict[int, _Slot]]
     )
+    _served: set[JobId] = field(default_factory=set[JobId], init=False)
     _requirements: dict[JobId, tuple[ResourceRequirement, ...]] = field(
         default_factory=dict[JobId, tuple[ResourceRequirement, ...]]
     )
@@ -208,6 +209,7 @@ class SlotMatching:
             case AllocationAnswered(resource_id, allocation_id, is_accepted):
                 self._answered(resource_id, allocation_id, is_accepted)
         held = self._held()
+        self._served = {job for job in (*self._served, *held) if job in self._requirements}
         self.admission = self._admit(held)
         return self._match(held)
 
@@ -242,7 +244,12 @@ class SlotMatching:
             *(job_id for job_id in claimed if job_id not in self._requirements),
         ]
         claims = [
-            Claim(job_id, self._claim_of(self._requirements.get(job_id, ())), claimed[job_id])
+            Claim(
+                job_id,
+                self._claim_of(self._requirements.get(job_id, ())),
+                claimed[job_id],
+                has_run=job_id in self._served,
+            )
             for job_id in jobs
         ]
         # A TaskManager that is there may have another number of slots than the settings of this process say.

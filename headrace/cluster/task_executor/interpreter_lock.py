@@ -57,8 +57,9 @@ class InterpreterLock:
             contextlib.suppress(BrokenPipeError),
         ):
             if not self._is_stopped.wait(self._period_s):
-                pipe.write(msgspec.json.encode(self._configuration) + b"\n")
-                self.watcher_address = answer.readline().decode().strip()
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.write(msgspec.json.encode(self._configuration) + b"\n")
+                    self.watcher_address = answer.readline().decode().strip()
                 if self.watcher_address:
                     self._keep_quiet(pipe.fileno())
                 else:

@@ -219,7 +219,11 @@ def _become_watcher(own_request: int, own_answer: int) -> None:
     faulthandler.disable()
     os.dup2(own_request, _INPUT)
     os.dup2(own_answer, _ANSWER)
-    os.closerange(_FIRST_FREE, os.sysconf("SC_OPEN_MAX"))
+    # Not up to the limit, which may be a thousand million in a container.
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) >= _FIRST_FREE:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     # Collections would copy what both processes share.

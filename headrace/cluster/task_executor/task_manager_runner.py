@@ -67,7 +67,7 @@ _CLOSE_TIMEOUT_S: Final = 10.0
 _TELL_TIMEOUT_S: Final = 2.0
 
 
-class StopRequest:
+class EndRequest:
     """Tells a TaskManager to end, from any thread and from a handler of a signal."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def run_task_manager(
     configuration: TaskManagerConfiguration,
     *,
     on_started: Callable[[TaskManagerLocation], None] | None = None,
-    should_stop: StopRequest | None = None,
+    should_stop: EndRequest | None = None,
     exit_process: Callable[[str], None] | None = None,
     output: PrintedOutput | None = None,
     lock_watcher: WatcherProcess | None = None,
@@ -111,7 +111,7 @@ def run_task_manager(
                 control,
                 task_manager,
                 on_started,
-                should_stop or StopRequest(),
+                should_stop or EndRequest(),
                 exit_process or _exit_on_the_spot,
                 output,
                 lock_watcher,
@@ -277,7 +277,7 @@ def _serve(
     control: EventLoopThread,
     task_manager: LocalTaskManager,
     on_started: Callable[[TaskManagerLocation], None] | None,
-    should_stop: StopRequest,
+    should_stop: EndRequest,
     exit_process: Callable[[str], None],
     output: PrintedOutput | None,
     lock_watcher: WatcherProcess | None,

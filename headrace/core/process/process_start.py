@@ -1,15 +1,25 @@
 """The moment at which a process of this machine began, which tells it from a later one with its number; its parent."""
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
 _PROC: Final = Path("/proc")
+_BOOT_ID: Final = _PROC / "sys/kernel/random/boot_id"
 _STATE: Final = 0
 _PARENT: Final = 1
 _START_TIME: Final = 19
 """Places behind the name in `/proc/<pid>/stat`; the name may hold blanks and brackets itself."""
 _ENDED: Final = ("Z", "X", "x")
+
+
+def kernel_word() -> str:
+    """Return a word for this start of the kernel: kernels that share a folder may not share the locks of its files."""
+    try:
+        return re.sub("[^0-9a-f]", "", _BOOT_ID.read_text(encoding="ascii"))[:12] or "unknown"
+    except (OSError, ValueError):
+        return "unknown"
 
 
 def start_ticks(pid: int, proc: Path = _PROC) -> int:

@@ -16,8 +16,10 @@ import threading
 from pathlib import Path
 from typing import Final
 
-_SUFFIX: Final = ".held"
-"""Ending of the names, which tells them from folders of versions that held no lock."""
+from headrace.core.process.process_start import kernel_word
+
+_SUFFIX: Final = f".{kernel_word()}"
+"""Ending of the names: the kernel that keeps the lock. Another one, on a shared disk, may know nothing of it."""
 _TRIES: Final = 100
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

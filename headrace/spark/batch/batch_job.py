@@ -91,8 +91,6 @@ from headrace.task.batch.stage_task import COMMIT_ID, StageEdge, StageSpec, edge
 from headrace.task.user_payloads import load_types
 
 _LOG: Final = logging.getLogger(__name__)
-_NEVER: Final = "365 d"
-"""An interval of checkpoints longer than any job."""
 _CONF: Final = {
     # It would merge small partitions, and with them the keys of several subtasks.
     "spark.sql.adaptive.enabled": "false",
@@ -128,8 +126,7 @@ class BatchJob:
         self._files: Final = files
         self._worker_name: Final = worker_name
         settings = dict(graph.settings)
-        # Sinks that commit prepare what they write, as where checkpoints are taken: it is committed at the job's end.
-        settings[CHECKPOINTING_INTERVAL.key] = _NEVER
+        settings.pop(CHECKPOINTING_INTERVAL.key, None)
         # State of a few keys at a time needs no files.
         settings[STATE_BACKEND_TYPE.key] = "hashmap"
         settings |= memory_settings(cluster_settings or Settings({}))
@@ -247,6 +244,7 @@ class BatchJob:
             reports=tells,
             as_columns=frozenset(one.data_set_id for one in out if self._is_output(one)),
             reads_dataframe=reads_dataframe(vertex),
+            vertex_number=self._graph.vertices.index(vertex),
         )
         # Columns of packets are the same for all types, which stay bytes here: the job may be another user's.
         types = load_types(vertex, VertexPayloads.of(vertex, out)) if spec.as_columns else []

@@ -171,7 +171,7 @@ def _process_log(
 def _host_task_manager(
     spec: WorkerSpec, given: TaskManagerConfiguration, lock_watcher: "WatcherProcess | None"
 ) -> str:
-    from headrace.cluster.task_executor.task_manager_runner import StopRequest, run_task_manager
+    from headrace.cluster.task_executor.task_manager_runner import EndRequest, run_task_manager
 
     with (
         scratch_directory(os.environ) as scratch,
@@ -191,7 +191,7 @@ def _host_task_manager(
         _LOG.info(
             "TaskManager %s in process %d, scratch %s", given.resource_id, os.getpid(), scratch
         )
-        should_stop = StopRequest()
+        should_stop = EndRequest()
         # Sent to every process of a machine that ends: whoever works with this one is told before it is gone.
         signal.signal(signal.SIGTERM, lambda *_: should_stop.set())
         return run_task_manager(

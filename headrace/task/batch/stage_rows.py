@@ -41,7 +41,8 @@ PLACE: Final = "place"
 START_ROW: Final = "id"
 """The column of Spark's ranges."""
 REPORT_COLUMN: Final = "report"
-_PLACE_BITS: Final = 40
+_PLACE_BITS: Final = 36
+_SUBTASK_BITS: Final = 15
 """Bits of a row's number within its producer: a million million rows of each."""
 _ROWS_MAX: Final = 8_192
 """Rows of one batch that Spark gets."""
@@ -96,11 +97,14 @@ def stage_schema(edges: Mapping[int, EdgeForm]) -> pa.Schema:
 class StageRows:
     """Gathers the rows of one subtask until Spark takes them."""
 
-    def __init__(self, edges: Mapping[int, EdgeForm], subtask_index: int) -> None:
+    def __init__(
+        self, edges: Mapping[int, EdgeForm], subtask_index: int, vertex_number: int = 0
+    ) -> None:
+        """`vertex_number`: of its vertex in the job, so that no two producers of a job have a place in common."""
         self._edges: Final = edges
         self._schema: Final = stage_schema(edges)
         self._subtask_index: Final = subtask_index
-        self._place = subtask_index << _PLACE_BITS
+        self._place = (vertex_number << _SUBTASK_BITS | subtask_index) << _PLACE_BITS
         self._batches: list[pa.RecordBatch] = []
         self._gathered_count = 0
         self._gathered_bytes = 0

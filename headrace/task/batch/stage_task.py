@@ -84,7 +84,7 @@ class StageSpec:
 
     `collects`: operators whose events go to the driver; `reports`: whether the driver reads this stage's reports.
     `as_columns`: outgoing edges whose rows Spark itself reads, as columns.
-    `reads_dataframe`: its input is a DataFrame's rows, and not those of edges.
+    `reads_dataframe`: its input is a DataFrame's rows, and not those of edges. `vertex_number`: its own of the job.
     """
 
     job_id: JobId
@@ -98,6 +98,7 @@ class StageSpec:
     reports: bool
     as_columns: frozenset[IntermediateDataSetId] = frozenset()
     reads_dataframe: bool = False
+    vertex_number: int = 0
 
 
 class _Listener:
@@ -278,7 +279,7 @@ class StageTask:
             self._environment = replace(self._environment, ingest=door)
         edges = [one.edge for one in spec.edges]
         forms = edge_forms(vertex, types, edges, spec.as_columns)
-        rows = self._rows = StageRows(forms, self._subtask_index)
+        rows = self._rows = StageRows(forms, self._subtask_index, spec.vertex_number)
         chain = self._chain = OperatorChain(
             self._environment,
             types,

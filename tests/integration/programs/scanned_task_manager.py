@@ -43,7 +43,7 @@ def main() -> None:
     service = ScannedShuffleService()
     load: Any = lambda settings: service  # noqa: E731
     task_manager_runner.load_shuffle_service_factory = load
-    should_stop = task_manager_runner.StopRequest()
+    should_stop = task_manager_runner.EndRequest()
 
     def answer() -> None:
         try:

@@ -78,6 +78,12 @@ def test_jobs_behind_one_that_has_lost_patience_wait(
     assert (found.first, found.behind, found.held_back) == (first, behind, held_back)
 
 
+def test_a_job_that_has_lost_its_slots_does_not_wait_behind_one_that_has_lost_patience() -> None:
+    running, wide = Claim(A, 6, 6), Claim(B, 8, 0)
+    assert admit([running, wide, Claim(C, 2, 0)], 10, {B}).behind == {C}
+    assert admit([running, wide, Claim(C, 2, 0, has_run=True)], 10, {B}).behind == frozenset()
+
+
 @given(
     capacity=st.integers(1, 6),
     arrivals=st.lists(

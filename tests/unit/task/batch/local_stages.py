@@ -65,6 +65,7 @@ class LocalStages:
             splits=(),
             collects=frozenset(),
             reports=True,
+            vertex_number=self._graph.vertices.index(vertex),
         )
         types = load_types(vertex, VertexPayloads.of(vertex, out))
         schema = stage_schema(edge_forms(vertex, types, out))
