@@ -4,7 +4,7 @@ Executors get the contents as Spark's broadcasts. A worker makes of them what a 
 its host; so a file is unpacked or installed once there. Workers that import a job's files run jobs with equal ones and
 no other: Spark has Python workers of their own for each set of environment variables.
 
-    job's start ──► entries are held ──tasks use them, and keep them in between──► job's end: nobody else's are deleted
+    job's start ──► entries are held ──tasks use them, and keep them in between──► job's end: those that no other job holds are deleted
 """
 
 import contextlib
@@ -62,7 +62,7 @@ class EntriesInUse:
             self._counts.update(names)
 
     def release(self, names: Sequence[str]) -> list[str]:
-        """Count a job that has ended no more, and return those of its entries that no other job uses."""
+        """Stop counting a job that has ended; return those of its entries that no other job uses."""
         with self._lock:
             self._counts.subtract(names)
             unused = [name for name in names if self._counts[name] <= 0]

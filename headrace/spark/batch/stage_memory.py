@@ -92,8 +92,9 @@ class _Watch:
 
     def end(self) -> None:
         """Look no more; on the subtask's thread."""
+        # First: an error that comes in this moment leaves nobody behind who looks.
+        self._ended.set()
         with self._lock:
-            self._ended.set()
             forget_raised(self._thread)
 
     def _schedule(self, delay_ms: float, action: Callable[[], None]) -> None:
@@ -119,8 +120,8 @@ class _Watch:
         error = StageMemoryError(self._vertex_name, reason)
         _LOG.error("this Python worker ends at once: %s", error)
         folder = os.environ.get(_CRASH_FOLDER_VARIABLE)
+        # Without it Spark says that the worker has crashed, and the line above says why.
         if folder:
-            # Without it Spark says that the worker has crashed, and the line above says why.
             with suppress(OSError):
                 path = Path(folder, str(os.getpid()))
                 path.write_text(str(self._failure(error)), encoding="utf-8")
