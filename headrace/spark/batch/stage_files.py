@@ -4,7 +4,7 @@ Executors get the contents as Spark's broadcasts. A worker makes of them what a 
 its host; so a file is unpacked or installed once there. Workers that import a job's files run jobs with equal ones and
 no other: Spark has Python workers of their own for each set of environment variables.
 
-    job's start ──► entries are held ──tasks use them, and keep them in between──► job's end: those that no other job holds are deleted
+    job's start ──► entries are held ──tasks use and keep them──► job's end: those that no other job holds are deleted
 """
 
 import contextlib
