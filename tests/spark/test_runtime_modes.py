@@ -19,7 +19,6 @@ EXAMPLES = {
     "every_reading_once",
     "score_readings",
     "new_york_departures",
-    "delay_per_airport",
 }
 SEED = int(os.environ.get("HEADRACE_SEED", "21"))
 
