@@ -5,7 +5,6 @@
 Prints a line for each: that the modes agree, or what each of them gave.
 """
 
-import ast
 import contextlib
 import io
 import os
@@ -32,8 +31,6 @@ EXAMPLES = {
     "new_york_departures": 5,
 }
 """Lines that each prints, without those that say how long it took."""
-ROLLING: dict[str, int] = {}
-"""Lines of those that give results so far in STREAMING mode, as pairs of a key and a value: a key's last one counts."""
 ARGUMENTS = {
     # Nothing comes too late: in BATCH mode nothing ever does.
     "new_york_departures": [
@@ -96,19 +93,15 @@ def example_lines(name: str, mode: str) -> Counter[str]:
     sys.argv[1:] = [one.format(folder=folder) for one in ARGUMENTS.get(name, [])]
     with contextlib.redirect_stdout(printed):
         runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
-        line_count = (mode == "STREAMING" and ROLLING.get(name)) or EXAMPLES[name]
         # Lines of workers come through a pipe, and may come after their job's end.
         wait_until(
-            lambda: len(printed.getvalue().splitlines()) >= line_count, 30, f"lines of {name}"
+            lambda: len(printed.getvalue().splitlines()) >= EXAMPLES[name], 30, f"lines of {name}"
         )
-    lines = [
+    return Counter(
         line.partition(", in ")[0].rpartition("> ")[2]
         for line in printed.getvalue().splitlines()
         if DURATION not in line
-    ]
-    if name in ROLLING:
-        lines = list({ast.literal_eval(line)[0]: line for line in lines}.values())
-    return Counter(lines)
+    )
 
 
 def compare_example(name: str) -> None:

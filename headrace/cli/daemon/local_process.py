@@ -45,7 +45,7 @@ class Patience:
 
     @property
     def left_s(self) -> float:
-        """What is left of it in seconds, at least 0."""
+        """Return the seconds that are left, at least 0."""
         return max(0.0, (self._end_ms - self._clock.monotonic_ms()) / 1000)
 
 

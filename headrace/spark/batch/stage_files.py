@@ -73,7 +73,7 @@ class EntriesInUse:
 
 @dataclass(frozen=True)
 class StageFiles:
-    """What the tasks of a job are given. `parent`: folder on each host, empty for the system's temporary one."""
+    """Files that the tasks of a job are given. `parent`: folder on each host, empty for the system's temporary one."""
 
     artifacts: tuple[JobArtifact, ...]
     contents: Mapping[BlobKey, "Broadcast[bytes]"]
