@@ -277,11 +277,16 @@ class Rivals:
             lambda: look_at(folder, lambda: metadata_key(key)), 0.5 if is_uri(self.uri) else 0.05
         )
 
+    def await_watched(self, job: "NumbersJob", after: int) -> None:
+        """Wait until the watch of a job has itself seen a checkpoint newer than `after`."""
+        pointers = self._watches[job.job_id].pointers
+        wait_until(lambda: pointers.newest_seen > after, 120, f"a checkpoint after {after}")
+
     def pointer_mistakes(self, job: "NumbersJob") -> tuple[str, ...]:
         """End the watch of a job, and return what it has found."""
         watch = self._watches.pop(job.job_id)
         mistakes = watch.stop()
-        return mistakes if watch.pointers.seen_count else ("no checkpoint was seen", *mistakes)
+        return mistakes if watch.pointers.newest_seen else ("no checkpoint was seen", *mistakes)
 
     def dispose(self) -> None:
         for driver in self._drivers:

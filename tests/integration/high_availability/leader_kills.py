@@ -202,10 +202,8 @@ def freeze_past_lease(folder: Path) -> Outcome:
         wait_until(lambda: first.is_frozen, 120, "the leader is frozen")
         frozen_s = time.monotonic()
         running = _await_running(second, job)
-        before = pair.newest_checkpoint(job) or 0
-        wait_until(
-            lambda: (pair.newest_checkpoint(job) or 0) > before, 120, "a checkpoint of the next one"
-        )
+        # The order of what one look finds is not known: the successor's checkpoint has to be seen first.
+        pair.await_watched(job, after=pair.newest_checkpoint(job) or 0)
         first.go_on()
         first.await_log("this process stands by")
         return Outcome(
