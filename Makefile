@@ -21,7 +21,8 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
   tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
   tests/integration/shuffle tests/integration/rest tests/integration/cli
 # With AFTER=test-serialized, as .ci/run calls them, `make test-integration` runs no test that has run with encoded calls,
-# `make test-spark` none that is marked as a repetition, and `make test-thorough` every second seed. `make test-all` runs all.
+# `make test-spark` none that is marked as a repetition, and `make test-thorough` every second seed, with encoded calls: it
+# does what `make test-serialized` does of the simulation. `make test-all` runs all.
 INTEGRATION_TESTS := $(if $(AFTER),$(filter-out $(RPC_TESTS) %/__pycache__,$(wildcard tests/integration/*)),tests/integration)
 SPARK_TESTS := tests/spark $(if $(AFTER),-m "not repetition")
 
@@ -72,7 +73,8 @@ test-slow: test-thorough test-integration test-spark  ## slow unit tests, all se
 
 test-thorough: setup  ## slow unit tests, many examples of each property, all seeds of the simulation
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile thorough tests/unit
-	HEADRACE_SEED_STEP=$(if $(AFTER),2,1) $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-profile thorough tests/simulation
+	HEADRACE_SEED_STEP=$(if $(AFTER),2,1) $(BIN)/python -m pytest -q -n $(WORKERS) $(if $(AFTER),--force-serialization) \
+	  --hypothesis-profile thorough tests/simulation
 
 # Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.
 test-integration: setup  ## tests that start processes and open sockets
@@ -95,7 +97,7 @@ sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 
 # In parts: `make chaos PART=storage` runs one group (or several), and adds what it finds to the page. What counts of each
 # group is kept with the results of benchmarks, and a group that is run again takes the place of its earlier run. Part
-# `leaders` kills drivers, without Spark.
+# `leaders` kills drivers, without Spark; `takeovers` and `dataframes` do so on Spark.
 chaos: setup  ## do to a running job what may happen to it, or PART=<groups> of that (below 30 minutes), and write a page
 	@mkdir -p out
 	$(BIN)/python -m testkit.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) \

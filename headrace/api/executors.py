@@ -3,7 +3,7 @@
 import atexit
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
@@ -74,6 +74,15 @@ class PipelineExecutor(Protocol):
         ...
 
 
+@runtime_checkable
+class SelectiveExecutor(Protocol):
+    """An executor whose jobs run on one of several clusters: other settings may name another cluster."""
+
+    def serves(self, settings: Settings) -> bool:
+        """Return whether these settings mean its cluster, and that has not ended."""
+        ...
+
+
 class _Registry:
     """The executors of this process: one that was set, and those made by name, which are shared by environments."""
 
@@ -82,7 +91,7 @@ class _Registry:
         self.on_submitted: Callable[[JobClient], None] | None = None
         self.on_planned: Callable[[StreamGraph, Settings], None] | None = None
         self.on_finished: Callable[[JobExecutionResult], None] | None = None
-        self.made: dict[str, PipelineExecutor] = {}
+        self.made: dict[str, list[PipelineExecutor]] = {}
         self.default_settings: dict[str, str] = {}
         # Two threads of a program may submit their first jobs at once, and must find the same executor.
         self.lock = threading.Lock()
@@ -182,7 +191,7 @@ def known_parallelism(settings: Settings) -> int | None:
 
     An executor that was not used yet is made for the question alone: the one of the first job has its settings.
     """
-    executor = _registry.active or _registry.made.get(executor_name(settings))
+    executor = _registry.active or _made_for(settings)
     try:
         return (executor or create_executor(settings)).known_parallelism()
     except HostError:
@@ -194,14 +203,22 @@ def executor_for(settings: Settings) -> PipelineExecutor:
     """Return the active executor, or the one of this process that `settings` name, made on first use.
 
     Executors made here are shared by all environments, because two of them would compete for one Spark's cores, and
-    closed when the process ends.
+    closed when the process ends: handles of jobs use them until then.
     """
     if _registry.active is not None:
         return _registry.active
-    name = executor_name(settings)
     with _registry.lock:
-        if name not in _registry.made:
+        executor = _made_for(settings)
+        if executor is None:
             executor = create_executor(settings)
-            _registry.made[name] = executor
+            _registry.made.setdefault(executor_name(settings), []).append(executor)
             atexit.register(executor.close)
-        return _registry.made[name]
+        return executor
+
+
+def _made_for(settings: Settings) -> PipelineExecutor | None:
+    """Return the executor of this process for these settings, the newest first; None where there is none yet."""
+    for executor in reversed(_registry.made.get(executor_name(settings), [])):
+        if not isinstance(executor, SelectiveExecutor) or executor.serves(settings):
+            return executor
+    return None

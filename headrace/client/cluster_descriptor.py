@@ -68,14 +68,7 @@ class ClusterDescriptor:
         ConnectionFileError, ConfigurationError.
         """
         settings = self.settings
-        is_session = settings.get_option(TARGET) == SESSION
-        is_named = (
-            bool(settings.get_option(CONNECTION_FILE))
-            or address_of(settings) is not None
-            or (is_session and bool(settings.get_option(SESSION_NAME)))
-        )
-        is_elected = any(key.startswith("high-availability.") for key in settings.to_dict())
-        if cluster_id is None and not is_named and is_elected:
+        if cluster_id is None and not _name_in(settings) and _election_in(settings):
             # Only now: others need no part of the cluster, and do not load it.
             from headrace.cluster.high_availability.options import is_highly_available
 
@@ -93,6 +86,15 @@ class ClusterDescriptor:
         if cluster_id is not None or settings.get_option(TARGET) == SESSION:
             return find_session(cluster_id, _LOG.info)
         return find_connection(address_of(settings), _LOG.info)
+
+    def means_same_cluster(self, other: Settings) -> bool:
+        """Return whether other settings name a cluster in the same way."""
+        named, of_other = _name_in(self.settings), _name_in(other)
+        return (
+            self.settings.get_option(TARGET) == other.get_option(TARGET)
+            and named == of_other
+            and (bool(named) or _election_in(self.settings) == _election_in(other))
+        )
 
     def kill_cluster(self, cluster_id: str | None = None) -> None:
         """End a cluster with its jobs; the errors of `retrieve`."""
@@ -126,6 +128,19 @@ class ClusterClientFactory:
         return load_entry_point(ENTRY_POINT_GROUP, _STARTER).create_cluster_descriptor(
             self._settings
         )
+
+
+def _name_in(settings: Settings) -> str:
+    """Return the cluster that settings name by its session, its connection file or its address; else empty."""
+    if settings.get_option(TARGET) == SESSION and settings.get_option(SESSION_NAME):
+        return settings.get_option(SESSION_NAME)
+    return settings.get_option(CONNECTION_FILE) or address_of(settings) or ""
+
+
+def _election_in(settings: Settings) -> dict[str, str]:
+    """Return the settings of the cluster's election."""
+    found = settings.to_dict().items()
+    return {key: value for key, value in found if key.startswith("high-availability.")}
 
 
 def _cannot_start() -> ConfigurationError:

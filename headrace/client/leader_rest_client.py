@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.config import Settings
-from headrace.rest.client import RETRY_DELAY, RETRY_MAX_ATTEMPTS, RestClient, Wait
+from headrace.rest.client import RETRY_DELAY, RETRY_MAX_ATTEMPTS, OnUnready, RestClient, Wait
 from headrace.rest.client_errors import RestRefusedError, RestUnreachableError
 from headrace.rest.connections import FoundConnection, find_connection
 
@@ -57,8 +57,9 @@ class LeaderRestClient:
         content_type: str,
         timeout_s: float | None = None,
         query: Mapping[str, object] | None = None,
+        on_unready: OnUnready | None = None,
     ) -> bytes:
-        """Return the leader's answer. RestUnreachableError; what RestClient raises."""
+        """Return the leader's answer. RestUnreachableError; what RestClient raises. `on_unready`: as there."""
         attempt = 0
         while True:
             attempt += 1
@@ -69,6 +70,7 @@ class LeaderRestClient:
                     return client.exchange(
                         method, path, content,
                         content_type=content_type, timeout_s=timeout_s, query=query,
+                        on_unready=on_unready,
                     )  # fmt: skip
                 except RestUnreachableError as error:
                     self._forget(client)
@@ -78,7 +80,7 @@ class LeaderRestClient:
                 except RestRefusedError as error:
                     if error.status != http.HTTPStatus.SERVICE_UNAVAILABLE:
                         raise
-                    # It does not lead any more, or not yet again, and has not done what was asked for.
+                    # It does not lead any more, or not yet again.
                     self._forget(client)
                     reason = str(error)
             unanswered = RestUnreachableError("the leader's address", reason, attempt)

@@ -94,6 +94,15 @@ class RemoteExecutor:
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
         self._cluster().invalidate_cluster_dataset(data_set)
 
+    def serves(self, settings: Settings) -> bool:
+        """Return whether these settings name the same cluster, and it is not known to be gone.
+
+        A notebook outlives sessions, and may use several: one that was started again has another address and token.
+        """
+        with self._lock:
+            is_over = self._is_closed or (self._client is not None and self._client.has_ended())
+        return not is_over and ClusterDescriptor(settings).means_same_cluster(self._settings)
+
     def close(self) -> None:
         """Leave the cluster, which goes on with the jobs. Idempotent."""
         with self._lock:

@@ -94,6 +94,10 @@ class RestClusterClient:
         """Return the address of REST; of a cluster with high availability that of its leader, which may change."""
         return self._rest.address
 
+    def has_ended(self) -> bool:
+        """Return whether the cluster is known to be gone, by its connection file; without one nobody knows."""
+        return isinstance(self._rest, RestClient) and self._rest.has_ended()
+
     def submit_job(self, graph: JobGraph) -> JobClient:
         """Submit a job and return its handle once the cluster has taken it.
 

@@ -44,7 +44,7 @@ from headrace.gateways.messages import (
 )
 from headrace.graph.job_graph import JobGraph, OffloadedGraph, blob_text
 from headrace.graph.job_plan import JobPlan
-from headrace.rest.client import RestClient, path_of
+from headrace.rest.client import OnUnready, RestClient, path_of
 from headrace.rest.client_errors import (
     ClusterEndedError,
     RestRefusedError,
@@ -87,28 +87,42 @@ class RestDispatcher(DispatcherGateway):
 
     async def submit(self, job: OffloadedGraph) -> None:
         """Bring a job's big payloads, then the job. BlobTransferError; what the Dispatcher raises."""
-        await self._put_blobs(job)
-        try:
-            await self.submit_job(job.graph)
-        except BlobNotFoundError:
-            # The leader that had them is gone, and the next one keeps nothing of a job that was not stored.
+        leaders_lost = 0
+        while True:
             await self._put_blobs(job)
-            await self.submit_job(job.graph, is_repeated=True)
+            try:
+                await self._submit(job.graph, is_repeated=leaders_lost > 0)
+                return
+            except BlobNotFoundError:
+                # The leader that had them is gone, and the next one keeps nothing of a job that was not stored.
+                leaders_lost += 1
+                if leaders_lost > _FAILURES_MAX:
+                    raise
 
-    async def submit_job(self, graph: JobGraph, is_repeated: bool = False) -> Acknowledge:
-        """Submit; once more where the answer was lost. That it is there already is an error unless `is_repeated`."""
-        content, is_lost = msgspec.msgpack.encode(graph), False
+    async def submit_job(self, graph: JobGraph) -> Acknowledge:
+        return await self._submit(graph)
+
+    async def _submit(self, graph: JobGraph, *, is_repeated: bool = False) -> Acknowledge:
+        """Submit; again where the answer was lost. That the job is there already is an error unless `is_repeated`."""
+        content, lost_count = msgspec.msgpack.encode(graph), 0
+
+        def repeat() -> None:
+            nonlocal is_repeated
+            is_repeated = True
+
         while True:
             try:
-                return await self._message(Acknowledge, "POST", "/jobs", content)
+                return await self._message(Acknowledge, "POST", "/jobs", content, on_unready=repeat)
             except DuplicateJobSubmissionError:
                 if not is_repeated:
                     raise
                 return Acknowledge()
             except RestUnreachableError as error:
-                if is_lost or error.attempts > 1:
+                # Each leader may die of something else; all that none is there was waited for already.
+                lost_count += 1
+                if lost_count > _FAILURES_MAX or error.attempts > 1:
                     raise
-                is_lost = is_repeated = True
+                repeat()
 
     async def _put_blobs(self, job: OffloadedGraph) -> None:
         for key, content in job.blobs.items():
@@ -340,8 +354,11 @@ class RestDispatcher(DispatcherGateway):
         *,
         timeout_s: float | None = None,
         query: Mapping[str, object] | None = None,
+        on_unready: OnUnready | None = None,
     ) -> Any:
-        answer = await self._exchange(method, path, content, timeout_s=timeout_s, query=query)
+        answer = await self._exchange(
+            method, path, content, timeout_s=timeout_s, query=query, on_unready=on_unready
+        )
         try:
             return msgspec.msgpack.decode(answer, type=message_type)
         except DECODE_ERRORS as error:
@@ -381,6 +398,7 @@ class RestDispatcher(DispatcherGateway):
         content_type: str = MESSAGE,
         timeout_s: float | None = None,
         query: Mapping[str, object] | None = None,
+        on_unready: OnUnready | None = None,
     ) -> bytes:
         async with self._turns:
             return await self._run_blocking(
@@ -392,6 +410,7 @@ class RestDispatcher(DispatcherGateway):
                     content_type=content_type,
                     timeout_s=timeout_s,
                     query=query,
+                    on_unready=on_unready,
                 ),
             )
 

@@ -1,5 +1,6 @@
 """Versions of the software that driver and workers must share, because functions travel between them as pickles."""
 
+import functools
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -17,9 +18,15 @@ def software_versions() -> dict[str, str]:
         "python": platform.python_version(),
         "headrace": __version__,
         "pyarrow": pa.__version__,
-        "cloudpickle": version("cloudpickle"),
+        "cloudpickle": _cloudpickle_version(),
         "msgspec": msgspec.__version__,
     }
+
+
+@functools.cache
+def _cloudpickle_version() -> str:
+    # It looks through the whole path: once for all processes that are forked from this one.
+    return version("cloudpickle")
 
 
 def find_mismatch(

@@ -96,6 +96,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.kafka.enumerator: NoOffsetError
 +- connectors.kafka.transaction_commit: StagedRecordsLostError
 +- connectors.postgres.staged_commit: StagedRowsLostError
++- spark.batch.stage_memory: StageMemoryError
 +- api.client.collected_records: CollectedRecordsLostError
 +- api.client.job_client: ClusterClosedError
 |  +- client.rest_dispatcher: ClusterLostError

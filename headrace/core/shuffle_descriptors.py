@@ -50,15 +50,13 @@ class ReleaseBy(enum.Enum):
 class ResultPartitionTraits(msgspec.Struct, frozen=True):
     """Traits of one type of result partition.
 
-    `is_reconsumable`: it may be read again, by a consumer that was restarted; `is_compressible`: its batches may be
-    compressed where they are stored; `is_persistent`: once its job has finished it belongs to the cluster, until
-    somebody has it released.
+    `is_reconsumable`: it may be read again, by a consumer that was restarted; `is_persistent`: once its job has
+    finished it belongs to the cluster, until somebody has it released.
     """
 
     consuming: ConsumingConstraint
     is_reconsumable: bool
     release_by: ReleaseBy
-    is_compressible: bool
     is_persistent: bool = False
 
     @property
@@ -75,14 +73,14 @@ class ResultPartitionTraits(msgspec.Struct, frozen=True):
 _PIPELINED, _EITHER = ConsumingConstraint.MUST_BE_PIPELINED, ConsumingConstraint.CAN_BE_PIPELINED
 _LATER = ConsumingConstraint.BLOCKING
 _UPSTREAM, _SCHEDULER = ReleaseBy.UPSTREAM, ReleaseBy.SCHEDULER
-# Source: Flink ResultPartitionType.    consumers, again, released by, compressed, persistent
+# Source: Flink ResultPartitionType.    consumers, again, released by, persistent
 _TRAITS: Final = {
-    ResultPartitionType.PIPELINED_BOUNDED: ResultPartitionTraits(_PIPELINED, False, _UPSTREAM, False),
-    ResultPartitionType.PIPELINED_APPROXIMATE: ResultPartitionTraits(_EITHER, False, _UPSTREAM, False),
-    ResultPartitionType.BLOCKING: ResultPartitionTraits(_LATER, True, _SCHEDULER, True),
-    ResultPartitionType.BLOCKING_PERSISTENT: ResultPartitionTraits(_LATER, True, _SCHEDULER, True, True),
-    ResultPartitionType.HYBRID_FULL: ResultPartitionTraits(_EITHER, True, _SCHEDULER, True),
-    ResultPartitionType.HYBRID_SELECTIVE: ResultPartitionTraits(_EITHER, False, _SCHEDULER, True),
+    ResultPartitionType.PIPELINED_BOUNDED: ResultPartitionTraits(_PIPELINED, False, _UPSTREAM),
+    ResultPartitionType.PIPELINED_APPROXIMATE: ResultPartitionTraits(_EITHER, False, _UPSTREAM),
+    ResultPartitionType.BLOCKING: ResultPartitionTraits(_LATER, True, _SCHEDULER),
+    ResultPartitionType.BLOCKING_PERSISTENT: ResultPartitionTraits(_LATER, True, _SCHEDULER, True),
+    ResultPartitionType.HYBRID_FULL: ResultPartitionTraits(_EITHER, True, _SCHEDULER),
+    ResultPartitionType.HYBRID_SELECTIVE: ResultPartitionTraits(_EITHER, False, _SCHEDULER),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ thread keeps a Spark worker alive. EventLoopThread is one such thread with an ev
 import asyncio
 import concurrent.futures
 import contextlib
+import ctypes
 import inspect
 import logging
 import sys
@@ -67,6 +68,19 @@ def start_thread(name: str, body: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=body, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def raise_in_thread(ident: int, error: type[BaseException]) -> None:
+    """Have the thread of this name raise an error of the class, without arguments, before its next step of Python code.
+
+    Code that does not return to the interpreter goes on until it does.
+    """
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(error))
+
+
+def forget_raised(ident: int) -> None:
+    """Let the thread not raise what it was to raise and has not raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), None)
 
 
 class OrderedTasks(dict[asyncio.Task[Any], None]):

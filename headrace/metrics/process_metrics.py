@@ -3,7 +3,8 @@
 `process_metrics` reads them, from any thread. Two of them need a watcher, which a TaskManager, a driver or a
 MiniCluster starts once per process and stops at its end: how long a call to the control thread waits, and how long a
 thread that could run waits for the interpreter's lock (and for a processor). It sleeps for a tenth of a second, looks
-how much later it was woken, and puts a call to the control thread: 0.15 % of one processor on a slow machine.
+how much later it was woken, and puts a call to the control thread. In a process that does next to nothing it sleeps
+longer, up to a second: hundreds of them may share a host.
 Source: Flink MetricUtils.instantiateStatusMetrics.
 """
 
@@ -27,7 +28,10 @@ from headrace.metrics import cluster_names as names
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
 _PERIOD_S: Final = 0.1
-_KEPT_COUNT: Final = 600
+_PERIOD_MAX_S: Final = 1.0
+_BUSY_SHARE: Final = 0.05
+"""Share of one processor from which a process is looked at every `_PERIOD_S`."""
+_KEPT_NS: Final = 60 * _NS_PER_S
 _WINDOW_NS: Final = _NS_PER_S
 _PROC: Final = Path("/proc/self")
 
@@ -36,18 +40,36 @@ class RecentWaits:
     """The waits of the last minute, ms. Written by one thread, read by any."""
 
     def __init__(self) -> None:
-        self._waits_ms: deque[float] = deque(maxlen=_KEPT_COUNT)
+        self._waits: deque[tuple[int, float]] = deque()
 
-    def add(self, wait_ms: float) -> None:
+    def add(self, wait_ms: float, now_ns: int) -> None:
         """Remember a wait; one that came back early, as clocks may differ, was none."""
-        self._waits_ms.append(max(0.0, wait_ms))
+        self._waits.append((now_ns, max(0.0, wait_ms)))
+        while self._waits[0][0] < now_ns - _KEPT_NS:
+            self._waits.popleft()
 
     def snapshot(self, mean: str, most: str, current_ms: float = 0.0) -> dict[str, float]:
         """Return mean and maximum under these names; empty before the first. `current_ms`: a wait that still lasts."""
-        waits_ms = [*self._waits_ms, current_ms] if current_ms > 0 else list(self._waits_ms)
+        # A copy in one step: the other thread goes on.
+        waits_ms = [wait_ms for _, wait_ms in self._waits.copy()]
+        if current_ms > 0:
+            waits_ms.append(current_ms)
         if not waits_ms:
             return {}
         return {mean: sum(waits_ms) / len(waits_ms), most: max(waits_ms)}
+
+
+class LookPeriods:
+    """Decides how long the watcher sleeps: less and less often while the process does next to nothing. Pure."""
+
+    def __init__(self) -> None:
+        self.period_s = _PERIOD_S
+
+    def next_s(self, cpu_share: float) -> float:
+        """Return how long to sleep; `cpu_share`: what the process took of a processor since the last look."""
+        is_busy = cpu_share >= _BUSY_SHARE
+        self.period_s = _PERIOD_S if is_busy else min(2 * self.period_s, _PERIOD_MAX_S)
+        return self.period_s
 
 
 class ProcessWatcher:
@@ -93,14 +115,18 @@ class ProcessWatcher:
         )
 
     def _run(self) -> None:
-        clock = self._clock
+        clock, periods = self._clock, LookPeriods()
+        period_s, cpu_ns = periods.period_s, time.process_time_ns()
         while True:
             begun_ns = clock.monotonic_ns()
-            if self._is_stopped.wait(_PERIOD_S):
+            if self._is_stopped.wait(period_s):
                 return
-            waited_ns = clock.monotonic_ns() - begun_ns
-            self._lock_waits.add(waited_ns / _NS_PER_MS - _PERIOD_S * 1000)
+            now_ns = clock.monotonic_ns()
+            waited_ns = now_ns - begun_ns
+            self._lock_waits.add(waited_ns / _NS_PER_MS - period_s * 1000, now_ns)
             self.ask()
+            cpu_before_ns, cpu_ns = cpu_ns, time.process_time_ns()
+            period_s = periods.next_s((cpu_ns - cpu_before_ns) / max(1, waited_ns))
 
     def ask(self) -> None:
         """Ask the control thread for an answer, unless the last one is still out."""
@@ -116,7 +142,8 @@ class ProcessWatcher:
     def _answered(self) -> None:
         asked_ns = self._asked_ns
         if asked_ns is not None:
-            self._lags.add((self._clock.monotonic_ns() - asked_ns) / _NS_PER_MS)
+            now_ns = self._clock.monotonic_ns()
+            self._lags.add((now_ns - asked_ns) / _NS_PER_MS, now_ns)
         self._asked_ns = None
 
 

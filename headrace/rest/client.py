@@ -8,6 +8,7 @@ Source: Flink RestClusterClient.
 import http.client
 import json
 import logging
+import math
 import re
 import ssl
 import threading
@@ -66,8 +67,12 @@ _CONTENT_RANGE: Final = re.compile(
 _PAUSES_S: Final = 0.05, 0.25
 """The first and the longest pause between two questions for the result of an operation."""
 
+_LEAST_S: Final = 0.1
+"""Least time for a request, as a socket with none would not wait at all."""
+
 Json = Any
 OnProgress = Callable[[float], None]
+OnUnready = Callable[[], None]
 Wait = Callable[[float], Any]
 
 
@@ -86,7 +91,11 @@ def path_of(*parts: str) -> str:
 
 
 class RestClient:
-    """Client of one cluster. No connection is kept between two calls, which several threads may make at once."""
+    """Client of one cluster. No connection is kept between two calls, which several threads may make at once.
+
+    `has_ended` says whether the cluster is known to be gone. `patience_s` is the longest time for a call, repetitions
+    and all, where the settings alone allow more.
+    """
 
     def __init__(
         self,
@@ -98,6 +107,7 @@ class RestClient:
         settings: Settings | None = None,
         on_retry: Callable[[RestUnreachableError | RestRefusedError], None] | None = None,
         has_ended: Callable[[], bool] | None = None,
+        patience_s: float | None = None,
         clock: Clock | None = None,
         wait: Wait | None = None,
     ) -> None:
@@ -126,8 +136,9 @@ class RestClient:
         self._retry_delay_s = settings.get_option(RETRY_DELAY).total_seconds()
         self._connection_timeout_s = settings.get_option(CONNECTION_TIMEOUT).total_seconds()
         self._timeout_s = settings.get_option(CLIENT_TIMEOUT).total_seconds()
+        self._patience_s = math.inf if patience_s is None else patience_s
         self._on_retry = on_retry
-        self._has_ended = has_ended or (lambda: False)
+        self.has_ended = has_ended or (lambda: False)
         self._clock = clock or SystemClock()
         self._wait = wait or threading.Event().wait
 
@@ -177,15 +188,19 @@ class RestClient:
         content_type: str = MESSAGE,
         timeout_s: float | None = None,
         query: Mapping[str, object] | None = None,
+        on_unready: OnUnready | None = None,
     ) -> bytes:
         """Return the answer as it came, a message where the route has one.
 
         An error of the cluster is raised as the class that it has there. `timeout_s`: of the wait for the answer,
-        where it may take longer than others.
+        where it may take longer than others. `on_unready`: called after each answer with 503, for what was asked may
+        be done all the same, if the cluster was slow, or lost its leadership meanwhile.
         """
         accepted = {"Accept": f"{MESSAGE}, application/json"}
         headers = accepted if content is None else {**accepted, "Content-Type": content_type}
-        with self._answer(method, path, content, query or {}, headers, timeout_s) as answer:
+        with self._answer(
+            method, path, content, query or {}, headers, timeout_s, on_unready
+        ) as answer:
             self._refuse_errors(method, path, answer)
             return self._whole(method, path, answer)
 
@@ -279,6 +294,7 @@ class RestClient:
         query: Mapping[str, object],
         headers: Mapping[str, str],
         timeout_s: float | None = None,
+        on_unready: OnUnready | None = None,
     ) -> Generator[http.client.HTTPResponse]:
         """Give the answer to a request, whatever its status; ask again while the server is not ready."""
         given = {key: value for key, value in query.items() if value is not None}
@@ -291,24 +307,29 @@ class RestClient:
         if self._token:
             all_headers["Authorization"] = f"Bearer {self._token}"
         attempt = 0
+        end_ms = self._clock.monotonic_ms() + 1000 * self._patience_s
         while True:
             attempt += 1
-            connection = self._connection()
+            left_s = max(_LEAST_S, (end_ms - self._clock.monotonic_ms()) / 1000)
+            connection = self._connection(left_s)
             answer: http.client.HTTPResponse | None = None
             try:
                 try:
-                    self._connect(connection, attempt, timeout_s or self._timeout_s)
+                    self._connect(connection, attempt, min(timeout_s or self._timeout_s, left_s))
                     answer = self._ask(connection, method, target, sent, all_headers)
                     if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
                         errors = _errors_of(self._read(answer, _CHUNK_BYTES))
                         raise RestRefusedError(method, path, answer.status, errors)
                 except RestRefusedError as error:
-                    self._pause(error, attempt)
+                    if on_unready is not None:
+                        on_unready()
+                    self._pause(error, attempt, end_ms)
                     continue
                 except _NobodyListensError as error:
-                    if self._has_ended():
+                    if self.has_ended():
                         raise ClusterEndedError(self.address) from error
-                    self._pause(RestUnreachableError(self.address, str(error), attempt), attempt)
+                    unanswered = RestUnreachableError(self.address, str(error), attempt)
+                    self._pause(unanswered, attempt, end_ms)
                     continue
                 yield answer
                 return
@@ -317,13 +338,12 @@ class RestClient:
                     answer.close()
                 connection.close()
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, left_s: float) -> http.client.HTTPConnection:
+        timeout_s = min(self._connection_timeout_s, left_s)
         if self._tls is None:
-            return http.client.HTTPConnection(
-                self._host, self._port, timeout=self._connection_timeout_s
-            )
+            return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         return http.client.HTTPSConnection(
-            self._host, self._port, timeout=self._connection_timeout_s, context=self._tls
+            self._host, self._port, timeout=timeout_s, context=self._tls
         )
 
     def _connect(
@@ -381,12 +401,15 @@ class RestClient:
             raise RestUnreachableError(self.address, "its answer broke off", may_have_arrived=True)
         return content
 
-    def _pause(self, error: RestUnreachableError | RestRefusedError, attempt: int) -> None:
-        if attempt >= self._attempts_max:
+    def _pause(
+        self, error: RestUnreachableError | RestRefusedError, attempt: int, end_ms: float
+    ) -> None:
+        left_s = (end_ms - self._clock.monotonic_ms()) / 1000
+        if attempt >= self._attempts_max or left_s <= 0:
             raise error
         if self._on_retry is not None:
             self._on_retry(error)
-        self._wait(self._retry_delay_s)
+        self._wait(min(self._retry_delay_s, left_s))
 
     def _refuse_errors(self, method: str, path: str, answer: http.client.HTTPResponse) -> None:
         status = answer.status

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import DECODE_ERRORS, ConfigurationError
-from headrace.core.process.process_start import start_ticks
+from headrace.core.process.process_start import process_start_ms, start_ticks
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client_errors import (
     ClusterRestartingError,
@@ -40,6 +40,8 @@ CERTIFICATE_SUFFIX: Final = ".pem"
 """Ending of the certificate beside a connection file; it goes with the file, too."""
 _DEFAULT_PORT: Final = 8081
 _FILES_MAX: Final = 1_000
+_CLOCK_MARGIN_MS: Final = 60_000
+"""A process that began so much later than a cluster has its number now; less may be a clock that was set meanwhile."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 Notify = Callable[[str], None]
@@ -366,13 +368,19 @@ def _is_dead(connection: ClusterConnection) -> bool:
     if connection.start_ticks:
         # Another process may have its number by now.
         return start_ticks(connection.pid) != connection.start_ticks
+    # Older versions wrote no start.
     try:
         os.kill(connection.pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
+        # Nobody has its number any more, or another user does, who could not have written the file.
         return True
-    except (PermissionError, OverflowError):
+    except OverflowError:
         return False
-    return False
+    if not start_ticks(connection.pid):
+        # It has ended, and its parent has not looked at that yet; unless nobody here tells of any process.
+        return start_ticks(os.getpid()) != 0
+    began_ms = process_start_ms(connection.pid)
+    return 0 < connection.started < began_ms - _CLOCK_MARGIN_MS
 
 
 def port_of(address: str) -> int:

@@ -100,7 +100,7 @@ HELD_LOCK_TIMEOUT: Final = ConfigOption(
     timedelta,
     timedelta(minutes=5),
     "How long a function's C code may hold the interpreter lock of a TaskManager, which answers nobody meanwhile, "
-    "until it counts as lost. A process beside each TaskManager tells which function it is; it starts when that has "
+    "until it counts as lost. A process beside each TaskManager tells which function it is; it begins when that has "
     "run for two fifths of 'heartbeat.timeout', and the stacks are read, by faulthandler without the lock, when no "
     "Python has run for as long: in a process which only got no processor for that time, this may end in a crash. "
     "0: there is none, and what is silent for 'heartbeat.timeout' is lost.",

@@ -17,6 +17,7 @@ from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.options import (
     DELETE_ON_COMMIT,
     HIGH_AVAILABILITY_TYPE,
+    high_availability_type,
     is_highly_available,
 )
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
@@ -312,7 +313,7 @@ def _refuse_high_availability(settings: Settings) -> None:
     if is_highly_available(settings):
         raise ConfigurationError(
             HIGH_AVAILABILITY_TYPE.key,
-            settings.get_option(HIGH_AVAILABILITY_TYPE),
+            high_availability_type(settings),
             "a program with a cluster of its own has it only from the command line, which starts main once this "
             f"driver leads: 'headrace run -D {HIGH_AVAILABILITY_TYPE.key}=…'; or start a cluster that stays and "
             "submit the program to it",

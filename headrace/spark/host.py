@@ -3,9 +3,7 @@
 import functools
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from math import ceil, inf
@@ -50,6 +48,7 @@ from headrace.core.process.memory_parts import (
 )
 from headrace.core.process.process_log import ProcessLog
 from headrace.core.process.process_memory import container_memory_bytes
+from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import (
     cluster_identity,
@@ -171,7 +170,7 @@ class SparkHost:
         self._addresses = driver_addresses(conf, is_local=self._kind.is_local)
         self._secret = cluster_secret(settings)
         self._tls: TlsIdentity | None = None
-        self._scratch = Path(tempfile.mkdtemp(prefix="headrace-host-", dir=self.session.scratch))
+        self._scratch = make_scratch_folder("headrace-host-", self.session.scratch)
         # Whichever of the two processes ends in order removes it, should the other be killed.
         delete_at_jvm_exit(self.session.context, self._scratch)
         self._shipped = ShippedFiles(are_seen=self._kind.is_local)
@@ -200,6 +199,7 @@ class SparkHost:
             # Imported late: it brings the data plane, which a driver of TaskManagers never needs.
             from headrace.spark.batch.batch_job_master import BatchHost
             from headrace.spark.batch.batch_jobs import BatchJobs
+            from headrace.spark.batch.stage_memory import memory_settings
 
             # Workers on other hosts have no pipe to write to.
             output = self._output
@@ -213,6 +213,7 @@ class SparkHost:
                     blobs,
                     lambda job, key: handle.call(content_of(blobs, job, key, settings)),
                     storage_parent(settings, None),
+                    memory_settings(self._worker_settings),
                 )
             )
         return self._batch_jobs
@@ -415,7 +416,7 @@ class SparkHost:
             finally:
                 HEADRACE_TAP.remove(self._log.handler)
                 self._log.close()
-                shutil.rmtree(self._scratch, ignore_errors=True)
+                remove_scratch_folder(self._scratch)
 
     def _wait_for_executors(self) -> None:
         """Wait until the application can run something; how much is asked again whenever it matters."""

@@ -5,8 +5,8 @@ from typing import Final
 
 from headrace.core.config import ConfigOption
 
-JOB_VARIABLE: Final = "HEADRACE_STAGES_OF_JOB"
-"""Environment variable of Python workers that run the stages of one job in BATCH mode, and nothing else."""
+WORKERS_VARIABLE: Final = "HEADRACE_STAGE_WORKERS"
+"""Environment variable with the name of Python workers that run stages of jobs with equal files, and nothing else."""
 MASTER: Final = ConfigOption(
     "headrace.spark.master",
     str,

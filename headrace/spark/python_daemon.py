@@ -8,8 +8,8 @@ threads as they are loaded, OpenBLAS and Arrow's memory pool, and both start the
 global generator as it is loaded: each fork seeds it again, or all would draw the same numbers.
 
 Spark starts a daemon for each set of environment variables that it was ever given, and ends it with the executor. One
-that serves the stages of a single job (`JOB_VARIABLE`) ends by itself once its workers have gone; where Spark asks for
-one more, it starts the daemon again.
+that serves jobs in BATCH mode with certain files (`WORKERS_VARIABLE`) ends by itself once its workers have gone; where
+Spark asks for one more, it starts the daemon again.
 """
 
 import importlib
@@ -18,12 +18,14 @@ import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
+from zipimport import zipimporter
 
 import numpy as np
 from pyspark import daemon
 
+from headrace.cluster.versions import software_versions
 from headrace.core.process.interpreter import settle_interpreter
-from headrace.spark.options import JOB_VARIABLE
+from headrace.spark.options import WORKERS_VARIABLE
 
 _IDLE_S: Final = 30.0
 WORKER: Final = "pyspark.worker"
@@ -44,7 +46,22 @@ def load_modules(arguments: Sequence[str]) -> None:
     for name in _MODULES:
         importlib.import_module(name)
     settle_interpreter()
+    # It looks through all folders and archives of the path.
+    software_versions()
+    keep_archive_of("pyspark")
+    keep_archive_of("py4j")
     os.register_at_fork(after_in_child=_seed)
+
+
+def keep_archive_of(package: str) -> None:
+    """Have forks trust what this process knows of the archive that a package comes from, which stays as it is.
+
+    Spark has each worker look for new files of the job on its path, for which Python reads the contents of archives
+    anew: a tenth of a second. The importer of this one is made again, from what is known, when it is first needed.
+    """
+    loader = getattr(sys.modules[package].__spec__, "loader", None)
+    if isinstance(loader, zipimporter):
+        sys.path_importer_cache.pop(loader.archive, None)
 
 
 def end_when_idle(interval_s: float = _IDLE_S) -> None:
@@ -73,6 +90,6 @@ def _seed() -> None:
 
 if __name__ == "__main__":
     load_modules(sys.argv[1:])
-    if JOB_VARIABLE in os.environ:
+    if WORKERS_VARIABLE in os.environ:
         end_when_idle()
     daemon.manager()

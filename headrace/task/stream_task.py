@@ -247,6 +247,8 @@ class StreamTask(ABC):
             return self._held_up()
         progress = self._proceed()
         self._account_for_blocking()
+        if self._debloating.is_resting:
+            self._debloating.resume()
         if progress is Progress.NO_INPUT:
             self.times.occupy(Occupation.IDLE)
         return progress

@@ -24,6 +24,7 @@ _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _DRIVER_KILLS: Final = {
     "leaders": "tests.integration.high_availability.leader_kills",
     "takeovers": "tests.spark.driver_takeovers",
+    "dataframes": "tests.spark.dataframe_kills",
 }
 """Parts that need drivers of the tests, and the module with the runs of each."""
 _REPEATS: Final = 5

@@ -45,8 +45,8 @@ class CheckpointPointers:
 
     def __init__(self) -> None:
         self.mistakes: Final[list[str]] = []
-        self.seen_count = 0
-        """Complete checkpoints that were seen."""
+        self.newest_seen = 0
+        """The newest complete checkpoint that any look has found; 0: none."""
         self._seen: Final[dict[int, Complete]] = {}
         self._newest = 0
 
@@ -65,7 +65,7 @@ class CheckpointPointers:
                 )
         self._judge_pointer(look)
         self._judge_order()
-        self.seen_count = len(self._seen)
+        self.newest_seen = max(self._seen, default=0)
 
     def _judge_pointer(self, look: Look) -> None:
         if look.newest is None:

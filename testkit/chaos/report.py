@@ -44,6 +44,12 @@ Spark of its own. The time is from the kill until all tasks of the job run again
 driver's last writes: both are processes of one host. 12 s are the bound, and 15 s until no worker of the killed driver
 is left; its note says how long that took.
 
+Group `dataframes` is on Spark `local[6]`: a query reads files, and its micro-batches are pushed into a job. Five
+processes are killed (`SIGKILL`) in each run, one after the other: TaskManagers, workers of Spark's that push rows, and
+the driver, whose successor goes on from its newest checkpoint. Their order and their moments, anywhere in a
+micro-batch, are drawn from a seed. A run is exact when every row is in the output once, and after each kill the query
+committed another micro-batch within 60 s; the time is the longest of these.
+
 What is committed is committed by the driver, which in the other groups nothing kills. In *published, before the
 commit*, *inside the commit* and *committed, not noted yet* (notes `driver:commit…`) a TaskManager dies at that moment,
 while the driver goes on with its commit. The driver's death is shown elsewhere, too: on real Spark by

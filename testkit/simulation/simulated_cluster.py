@@ -34,13 +34,13 @@ from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceO
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.groups import MetricGroup
 from headrace.network.memory.local_buffer_pool import NeverWait
-from headrace.network.stored.io_pool import PostingIo
 from headrace.network.trace.simulated_transport import SimulatedNetwork
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.proxies import NO_TIMEOUT_MS, with_timeout
 from headrace.task.task_runner import CooperativeTaskRunner
 from testkit.simulation.exchange_scan import ExchangeScan
 from testkit.simulation.lossy_network import LinkFaults, LossyNetwork
+from testkit.simulation.posting_io import PostingIo
 from testkit.simulation.simulated_delivery import OrderedDelay, Trace, TracedDelivery
 from testkit.simulation.virtual_loop import VirtualLoop
 

@@ -113,7 +113,7 @@ STEPS = [
     "test-browser",
     "test-flink",
     "test-thorough AFTER=test-serialized",
-    *(f"test-serialized PART=tests/{part}" for part in ("unit", "simulation", "integration")),
+    *(f"test-serialized PART=tests/{part}" for part in ("unit", "integration")),
     "test-integration AFTER=test-serialized",
     "test-spark AFTER=test-serialized",
 ]

@@ -91,6 +91,11 @@ def test_continuous_integration_runs_them_in_parts() -> None:
         for argument in commands_of_ci("test-serialized")
         for folder in re.findall(r"tests/[\w/]+", printed_by_make("test-serialized", argument))
     ]
+    # Its seeds are among those of the thorough run.
+    assert commands_of_ci("test-thorough") == ["AFTER=test-serialized"]
+    thorough = printed_by_make("test-thorough", "AFTER=test-serialized").replace("\\\n", " ")
+    assert re.search(r"--force-serialization .*tests/simulation", thorough)
+    in_parts.append("tests/simulation")
     assert sorted(in_parts) == sorted(whole.split())
 
 

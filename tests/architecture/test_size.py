@@ -10,35 +10,35 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (43, 5_070),
+    "api": (43, 5_080),
     "checkpoint": (22, 2_810),
-    "cli": (64, 5_920),
-    "client": (9, 710),
-    "cluster": (167, 16_640),
+    "cli": (64, 5_950),
+    "client": (9, 740),
+    "cluster": (167, 16_840),
     "common": (20, 110),
-    "connectors": (58, 6_130),
-    "core": (57, 5_870),
+    "connectors": (59, 6_140),
+    "core": (58, 5_940),
     "datastream": (39, 400),
     "functions": (28, 3_040),
     "gateways": (14, 1_110),
     "graph": (11, 1_460),
     "headrace": (3, 70),
-    "metrics": (25, 2_240),
-    "network": (82, 9_400),
-    "operators": (49, 5_920),
-    "rest": (79, 7_840),
+    "metrics": (25, 2_260),
+    "network": (82, 9_390),
+    "operators": (49, 5_950),
+    "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (54, 6_630),
+    "spark": (55, 6_800),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_220),
+    "task": (32, 4_260),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (952, 96_870)
+WHEEL_CEILING: Final = (955, 97_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -1,5 +1,7 @@
 """Kills of a session's driver on real Spark, after which its standby, or its supervisor alone, goes on with its job.
 
+The job counts numbers by key, and writes each count into files once: what is there at its end must be that of one run.
+
 `make chaos PART=takeovers` measures them again and again, for the page of the chaos suite; a test does the first once.
 """
 
@@ -13,14 +15,18 @@ from typing import Any, Final
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestError
 from headrace.rest.connections import connection_in
+from testkit.exactly_once import lines_of_files
 from testkit.waiting import wait_until
 from tests.integration.high_availability.leader_kills import Outcome, run_all
-from tests.spark.commands import NO_UI, Commands
+from tests.spark.commands import NO_UI, Commands, check_counts, counts_program
+from tests.spark.processes import new_mark
 from tests.spark.programs import Program
+from tests.spark.standalone import StandaloneCluster
 
 FAILOVER_S: Final = 12.0
 WORKERS_END_S: Final = 15.0
 _PATIENCE_S: Final = 180.0
+_COUNT, _RATE = 6_000, 150
 
 
 def highly_available(folder: Path) -> tuple[str, ...]:
@@ -48,17 +54,36 @@ def kill_beside_supervisor(folder: Path, started: list[Program]) -> Outcome:
     return _kill(folder, started, "the driver, which its supervisor starts again", "first")
 
 
-def _kill(folder: Path, started: list[Program], what: str, follower: str) -> Outcome:
+def kill_on_standalone_cluster(folder: Path, started: list[Program]) -> Outcome:
+    """Kill the only driver of a standalone cluster, whose executors are processes beside it."""
+    what = "the driver on a standalone cluster, which its supervisor starts again"
+    cluster = StandaloneCluster(folder / "standalone", new_mark())
+    try:
+        return _kill(folder, started, what, "first", cluster)
+    finally:
+        cluster.end()
+
+
+def _kill(
+    folder: Path,
+    started: list[Program],
+    what: str,
+    follower: str,
+    cluster: StandaloneCluster | None = None,
+) -> Outcome:
     commands = Commands(folder, started)
-    options = ("cluster", "start", "--supervise", *highly_available(folder), *NO_UI)
+    place = () if cluster is None else cluster.options
+    options = ("cluster", "start", "--supervise", *highly_available(folder), *place, *NO_UI)
+    (folder / "job.py").write_text(counts_program(_COUNT, _RATE))
     first = commands.daemon(*options, "--name", "first")
     if follower != "first":
         standby = commands.daemon(*options, "--standby", "--name", follower)
         wait_until(lambda: bool(standby.daemons()), 60, "a Spark that has run Python already")
     checkpoints = ("-D", "execution.checkpointing.interval=500 ms")
-    commands("run", "-d", "--cluster", "first", *checkpoints, "endless.py", "lasting")
-    wait_until(lambda: any(folder.glob("ha/**/_metadata")), 60, "a checkpoint")
-    workers = {one.pid for one in first.task_managers()}
+    commands("run", "-d", "--cluster", "first", *checkpoints, "job.py")
+    wait_until(lambda: len(lines_of_files(folder / "lines")) > 2, 60, "committed lines")
+    working = first.task_managers() if cluster is None else cluster.task_managers()
+    workers = {one.pid for one in working}
     assert workers, "nobody works"
     driver = clusters_of(commands)["first"]["pid"]
 
@@ -83,15 +108,24 @@ def _kill(folder: Path, started: list[Program], what: str, follower: str) -> Out
             _PATIENCE_S,
             "a new standby",
         )
-    mistakes: tuple[str, ...] = ()
+    mistakes: list[str] = []
     if moments["ended"] > WORKERS_END_S:
-        mistakes = (f"workers of the killed driver ended after {moments['ended']:.1f} s",)
+        mistakes.append(f"workers of the killed driver ended after {moments['ended']:.1f} s")
+    wait_until(lambda: _line_count(folder) >= _COUNT, _PATIENCE_S, "the last line")
+    try:
+        check_counts(folder, _COUNT)
+    except AssertionError as error:
+        mistakes.append(str(error))
     for name in sorted({"first", follower}):
         commands("cluster", "stop", name)
     for program in started:
         wait_until(lambda program=program: not program.processes(), 60, "the end of all processes")
     note = f"its workers had ended after {moments['ended']:.1f} s"
-    return Outcome(what, moments["running"], mistakes, bound_s=FAILOVER_S, note=note)
+    return Outcome(what, moments["running"], tuple(mistakes), bound_s=FAILOVER_S, note=note)
+
+
+def _line_count(folder: Path) -> int:
+    return sum(map(len, lines_of_files(folder / "lines").values()))
 
 
 def _lives(pid: int) -> bool:
@@ -134,6 +168,7 @@ def _with_programs(kill: Callable[[Path, list[Program]], Outcome]) -> Callable[[
 RUNS: Final = (
     ("standby", _with_programs(kill_beside_standby)),
     ("supervisor", _with_programs(kill_beside_supervisor)),
+    ("standalone", _with_programs(kill_on_standalone_cluster)),
 )
 
 

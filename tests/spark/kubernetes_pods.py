@@ -125,9 +125,7 @@ class Kubelet:
         environment |= self._environment(description, container, address, mounts)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                self._image.entry_point(
-                    container["args"], environment, lambda text: _outside(text, mounts)
-                ),
+                self._image.entry_point(container["args"], lambda text: _outside(text, mounts)),
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -1,12 +1,10 @@
 """PodImage: what the containers of a Kubernetes cluster on this host are made from.
 
-It is pip's PySpark, a virtual environment with Headrace, and the entry point of Spark's own images, which the wheel
-lacks: there it is a shell script, and is done here. Names of Services are in a file that its JVMs and its Python read.
-Source: https://github.com/apache/spark, resource-managers/kubernetes/docker/…/entrypoint.sh
+It is pip's PySpark, a virtual environment with Headrace, and the entry point of the image in `examples/deploy`. Names
+of Services are in a file that its JVMs and its Python read.
 """
 
 import os
-import shlex
 import shutil
 import sysconfig
 import venv
@@ -19,7 +17,7 @@ from tests.spark.pod_names import HOSTS_VARIABLE
 from tests.spark.processes import SPARK_HOME
 from tests.spark.programs import ROOT
 
-_EXECUTOR_BACKEND: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_ENTRY_POINT: Final = ROOT / "examples" / "deploy" / "image" / "entrypoint.sh"
 
 
 def python_environment(folder: Path) -> Path:
@@ -63,46 +61,13 @@ class PodImage:
             "HOME": str(home),
             "SPARK_HOME": str(SPARK_HOME),
             "TMPDIR": str(temporary),
-            "SPARK_SUBMIT_OPTS": f"{places} -XX:-UsePerfData {executor_java_options()}",
+            "JDK_JAVA_OPTIONS": f"{places} -XX:-UsePerfData {executor_java_options()}",
             HOSTS_VARIABLE: str(self.hosts),
         }
 
-    def entry_point(
-        self,
-        arguments: list[str],
-        environment: dict[str, str],
-        path_of: Callable[[str], str],
-    ) -> list[str]:
+    def entry_point(self, arguments: list[str], path_of: Callable[[str], str]) -> list[str]:
         """Return the command for a container's arguments. `path_of` translates paths in the container."""
-        kind, *more = map(path_of, arguments)
-        if kind == "driver":
-            address = environment["SPARK_DRIVER_BIND_ADDRESS"]
-            return [
-                str(SPARK_HOME / "bin" / "spark-submit"),
-                "--conf", f"spark.driver.bindAddress={address}",
-                "--conf", f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}",
-                "--deploy-mode", "client",
-                *more,
-            ]  # fmt: skip
-        assert (kind, more) == ("executor", []), arguments
-        java = shutil.which("java")
-        assert java is not None, "no Java on the path"
-        count = sum(key.startswith("SPARK_JAVA_OPT_") for key in environment)
-        return [
-            java,
-            *shlex.split(environment["SPARK_SUBMIT_OPTS"]),
-            *(environment[f"SPARK_JAVA_OPT_{index}"] for index in range(count)),
-            f"-Xmx{environment['SPARK_EXECUTOR_MEMORY']}",
-            "-cp", f"{environment['SPARK_CONF_DIR']}:{SPARK_HOME}/jars/*",
-            _EXECUTOR_BACKEND,
-            "--driver-url", environment["SPARK_DRIVER_URL"],
-            "--executor-id", environment["SPARK_EXECUTOR_ID"],
-            "--cores", environment["SPARK_EXECUTOR_CORES"],
-            "--app-id", environment["SPARK_APPLICATION_ID"],
-            "--hostname", environment["SPARK_EXECUTOR_POD_IP"],
-            "--resourceProfileId", environment["SPARK_RESOURCE_PROFILE_ID"],
-            "--podName", environment["SPARK_EXECUTOR_POD_NAME"],
-        ]  # fmt: skip
+        return ["/bin/sh", str(_ENTRY_POINT), *map(path_of, arguments)]
 
 
 def hosts_of_services(services: list[dict[str, Any]], pods: list[dict[str, Any]]) -> list[str]:

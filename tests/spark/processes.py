@@ -94,19 +94,22 @@ def listening_ports_of(pids: set[int]) -> set[int]:
             fields = line.split()
             if fields[3] == "0A":
                 inodes[fields[9]] = int(fields[1].rsplit(":", 1)[1], 16)
-    found: set[int] = set()
-    for pid in pids:
-        try:
-            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
-        except OSError:
-            continue
-        for descriptor in descriptors:
-            try:
-                target = os.readlink(descriptor)
-            except OSError:
-                continue
-            if target.startswith("socket:[") and target[8:-1] in inodes:
-                found.add(inodes[target[8:-1]])
+    sockets = (inode for pid in pids for inode in sockets_of(pid))
+    return {inodes[inode] for inode in sockets if inode in inodes}
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Inodes of its open sockets, as the tables in /proc/net name them; none where it has ended."""
+    found: set[str] = set()
+    try:
+        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return found
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            target = os.readlink(descriptor)
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
     return found
 
 

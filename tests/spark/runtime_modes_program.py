@@ -1,4 +1,6 @@
-"""Runs drawn programs and examples in both modes in one Spark application: `runtime_modes_program.py <folder>`.
+"""Runs programs and examples in both modes in one Spark application.
+
+`runtime_modes_program.py <folder> <seed> <number of programs> <whether examples run>`; the seed draws the programs.
 
 Prints a line for each: that the modes agree, or what each of them gave.
 """
@@ -20,7 +22,6 @@ from tests.unit.task.batch.modelled_functions import Event
 from tests.unit.task.batch.modelled_programs import CASES, STEPS, Program, multiset
 
 MODES = ("BATCH", "STREAMING")
-PROGRAM_COUNT = 2
 EXAMPLES = {
     "late_departures_by_rule": 3,
     "orders_and_payments": 13,
@@ -43,6 +44,7 @@ ARGUMENTS = {
 }
 DURATION = " s; results and "
 FOLDER = Path(sys.argv[1])
+SEED, PROGRAM_COUNT, RUNS_EXAMPLES = map(int, sys.argv[2:5])
 GIVEN = default_settings()
 
 
@@ -111,8 +113,8 @@ def compare_example(name: str) -> None:
 
 
 if __name__ == "__main__":
-    seeded = random.Random(20)
-    for example in EXAMPLES:
+    seeded = random.Random(SEED)
+    for example in EXAMPLES if RUNS_EXAMPLES else ():
         compare_example(example)
     for drawn in drawn_programs(seeded):
         compare_program(drawn, seeded)

@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.common import Encoder, Types
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSink
-from headrace.spark.options import JOB_VARIABLE
+from headrace.spark.options import WORKERS_VARIABLE
 
 COUNT = 300_000
 FILES, LINES = Path(sys.argv[1]), sys.argv[2]
@@ -27,7 +27,7 @@ class Find(MapFunction):
         import rules  # pyright: ignore[reportMissingImports]
 
         price: str = headrace_test_pricing.price(value)
-        return f"{price} {rules.NAME} {self._model} {self._rates}"
+        return f"{price} {rules.NAME} {self._model} {self._rates},{os.environ[WORKERS_VARIABLE]}"
 
 
 env = StreamExecutionEnvironment.get_execution_environment()
@@ -39,7 +39,9 @@ env.set_python_requirements(str(FILES / "requirements.txt"), str(FILES / "wheels
 
 numbers = env.from_collection([1, 2], type_info=Types.LONG())
 with numbers.map(Find(), output_type=Types.STRING()).execute_and_collect() as found:
-    print("FOUND", sorted(found))
+    lines = [line.partition(",") for line in found]
+    print("FOUND", sorted(line for line, _, _ in lines))
+    workers = {name for _, _, name in lines}
 
 # More than fits a message: functions and collection are brought by themselves.
 many = env.from_collection(list(range(COUNT)), type_info=Types.LONG())
@@ -54,9 +56,9 @@ counted.map(str, output_type=Types.STRING()).sink_to(sink)
 result = env.execute("sums")
 print("SUMS", result.get_job_id() is not None)
 
-workers = numbers.map(lambda _n: os.environ.get(JOB_VARIABLE, ""), output_type=Types.STRING())
-with workers.execute_and_collect() as named:
-    print("WORKERS", {len(one) for one in named})
+again = numbers.map(lambda _n: os.environ.get(WORKERS_VARIABLE, ""), output_type=Types.STRING())
+with again.execute_and_collect() as named:
+    print("WORKERS", *(workers | set(named)))
 
 try:
     env.from_collection([0], type_info=Types.LONG()).map(lambda n: 1 // n).print()

@@ -19,6 +19,16 @@ from tests.spark.processes import (
 HOST = "127.0.0.1"
 
 
+def _task_managers_in(executor: Process) -> list[Process]:
+    """Children of an executor's forking daemon that listen."""
+    return [
+        one
+        for daemon in children_of(executor.pid)
+        for one in children_of(daemon.pid)
+        if listening_ports_of({one.pid})
+    ]
+
+
 class StandaloneCluster:
     """Master and workers as processes of this host, with a secret of their own; `end` kills them all."""
 
@@ -90,13 +100,12 @@ class StandaloneCluster:
         ]
 
     def executor_of_a_task_manager(self) -> Process:
-        """An executor in which a TaskManager is: a child of its forking daemon that listens."""
-        return next(
-            executor
-            for executor in self.executors()
-            for daemon in children_of(executor.pid)
-            if listening_ports_of({one.pid for one in children_of(daemon.pid)})
-        )
+        """An executor in which a TaskManager is."""
+        return next(one for one in self.executors() if _task_managers_in(one))
+
+    def task_managers(self) -> list[Process]:
+        """The TaskManagers of all applications."""
+        return [one for executor in self.executors() for one in _task_managers_in(executor)]
 
     def kill_workers(self) -> None:
         """Kill the workers; their executors live on until somebody ends them."""

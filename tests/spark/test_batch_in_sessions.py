@@ -1,6 +1,7 @@
 """Jobs in BATCH mode of other processes on one session's Spark: files, output, errors, progress and cancellation."""
 
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +13,20 @@ from testkit.waiting import wait_until
 from testkit.wheels import wheel
 from tests.integration.rest.uploads import ended, send_program
 from tests.spark.commands import HEADRACE, NO_UI, Commands
+from tests.spark.java_options import settings_of_executors
+from tests.spark.processes import new_mark
 from tests.spark.programs import ROOT, Program
+from tests.spark.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 PROGRAM: Final = ROOT / "tests" / "spark" / "session_batch_program.py"
 COUNT: Final = 300_000
+LOCAL_CLUSTER: Final = "local-cluster[2,2,1024]"
 IN_BATCH: Final = ("-D", "execution.runtime-mode=BATCH")
 WAITING: Final = """
-import time
+import os, time
+from pathlib import Path
 from headrace.common import Types
 from headrace.datastream import StreamExecutionEnvironment
 
@@ -28,6 +34,11 @@ env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
 
 def wait(number):
+    if number:
+        import rules
+        written = Path(rules.STARTED + ".part")
+        written.write_text(str(os.getpid()))
+        written.rename(rules.STARTED)
     while number:
         time.sleep(0.1)
     return number
@@ -74,6 +85,70 @@ def job_of(rest: RestClient, name: str) -> dict[str, Any]:
     return next(one for one in rest.get("/jobs/overview")["jobs"] if one["name"] == name)
 
 
+def workers_with_files(commands: Commands, folder: Path, name: str) -> str:
+    """Run the program with files of this name, check what it tells, and return the name of its Python workers."""
+    files, lines = files_of_job(folder, name), folder / f"lines-{name}"
+    given = ("--target", "session", *IN_BATCH, str(PROGRAM), str(files), str(lines))
+    program = commands.daemon("run", *given)
+    parts = [line.strip().partition(" ") for line in program.out]
+    told = {word: rest for word, _, rest in parts}
+    rest_of_line = f"coins {name} weights of {name} rates of {name}"
+    assert told["FOUND"] == str([f"1 {rest_of_line}", f"2 {rest_of_line}"]), program.report()
+    sums = sorted(
+        line
+        for one in lines.rglob("*")
+        if one.is_file() and not one.name.startswith((".", "_"))
+        for line in one.read_text().splitlines()
+    )
+    assert sums == [f"({key}, {sum(range(key, COUNT, 3))})" for key in range(3)]
+    assert len(told["WORKERS"]) == 64, "one name: jobs with equal files share Python workers"
+    assert "ZeroDivisionError" in told["ERROR"], program.report()
+    failing = PROGRAM.read_text().splitlines()
+    line = next(n for n, text in enumerate(failing, 1) if "1 // n" in text)
+    assert f"{PROGRAM}, line {line}" in told["ERROR"]
+    return told["WORKERS"]
+
+
+@pytest.fixture
+def cluster_options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """What a session is told to run on a cluster of Spark's of two executors, whose kind is the parameter."""
+    if request.param == LOCAL_CLUSTER:
+        yield ("--master", LOCAL_CLUSTER, *settings_of_executors(LOCAL_CLUSTER))
+        return
+    cluster = StandaloneCluster(tmp_path / "cluster", new_mark())
+    yield cluster.options
+    cluster.end()
+
+
+@pytest.mark.parametrize("cluster_options", [LOCAL_CLUSTER, "standalone"], indirect=True)
+def test_a_session_on_a_cluster_brings_files_to_stages_and_ends_them(
+    cluster_options: tuple[str, ...], tmp_path: Path, started: list[Program]
+) -> None:
+    commands = Commands(tmp_path, started)
+    (tmp_path / "store").mkdir()
+    options = (*cluster_options, *NO_UI, "-D", f"blob.storage.directory={tmp_path / 'store'}")
+    session = commands.daemon("cluster", "start", "--name", "nightly", *options)
+    [file] = (tmp_path / "home" / "clusters").glob("*.json")
+    rest = RestClient.of(connection_in(file))
+    workers_with_files(commands, tmp_path, "first")
+    assert rest.get("/taskmanagers")["taskmanagers"] == [], "stages need no TaskManagers"
+
+    (tmp_path / "waiting.py").write_text(WAITING)
+    (tmp_path / "rules.py").write_text(f"STARTED = {str(tmp_path / 'started')!r}\n")
+    given = ("-d", "--target", "session", *IN_BATCH, "-pyfs", "rules.py", "waiting.py")
+    commands("run", *given)
+    job = job_of(rest, "waiting")["jid"]
+    wait_until((tmp_path / "started").exists, 60, "the stage that waits")
+    worker = int((tmp_path / "started").read_text())
+    assert rest.get(f"/jobs/{job}")["vertices"][0]["status"] == "FINISHED", "its source has told"
+    commands("cancel", job)
+    wait_until(lambda: job_of(rest, "waiting")["state"] == "CANCELED", 60, "its end")
+    wait_until(lambda: not Path(f"/proc/{worker}").exists(), 60, "Spark ends the worker")
+
+    commands("cluster", "stop")
+    session.assert_nothing_is_left()
+
+
 def test_a_session_runs_jobs_of_other_processes_as_spark_stages(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -86,25 +161,8 @@ def test_a_session_runs_jobs_of_other_processes_as_spark_stages(
     rest = RestClient.of(connection_in(file))
 
     # Files of each job reach its functions, and those alone, though the modules have one name.
-    for name in ("first", "second"):
-        files, lines = files_of_job(tmp_path, name), tmp_path / f"lines-{name}"
-        given = ("--target", "session", *IN_BATCH, str(PROGRAM), str(files), str(lines))
-        program = commands.daemon("run", *given)
-        told = dict(line.strip().partition(" ")[::2] for line in program.out)
-        rest_of_line = f"coins {name} weights of {name} rates of {name}"
-        assert told["FOUND"] == str([f"1 {rest_of_line}", f"2 {rest_of_line}"]), program.report()
-        sums = sorted(
-            line
-            for one in lines.rglob("*")
-            if one.is_file() and not one.name.startswith((".", "_"))
-            for line in one.read_text().splitlines()
-        )
-        assert sums == [f"({key}, {sum(range(key, COUNT, 3))})" for key in range(3)]
-        assert told["WORKERS"] == "{32}", "Python workers of this job alone"
-        assert "ZeroDivisionError" in told["ERROR"], program.report()
-        failing = PROGRAM.read_text().splitlines()
-        line = next(n for n, text in enumerate(failing, 1) if "1 // n" in text)
-        assert f"{PROGRAM}, line {line}" in told["ERROR"]
+    workers = {workers_with_files(commands, tmp_path, name) for name in ("first", "second")}
+    assert len(workers) == 2, "jobs with other files do not"
     assert rest.get("/taskmanagers")["taskmanagers"] == [], "stages need no TaskManagers"
     wait_until(lambda: not list(store.rglob("headrace-artifacts-*/*")), what="no files are left")
     wait_until(lambda: not [one for one in store.rglob("*") if one.is_file()], what="no blobs")
@@ -125,7 +183,8 @@ def test_a_session_runs_jobs_of_other_processes_as_spark_stages(
 
     # Seen while it runs, and cancelled.
     (tmp_path / "waiting.py").write_text(WAITING)
-    commands("run", "-d", "--target", "session", *IN_BATCH, "waiting.py")
+    (tmp_path / "rules.py").write_text(f"STARTED = {str(tmp_path / 'started')!r}\n")
+    commands("run", "-d", "--target", "session", *IN_BATCH, "-pyfs", "rules.py", "waiting.py")
     job = job_of(rest, "waiting")["jid"]
 
     def states() -> list[str]:
@@ -134,6 +193,8 @@ def test_a_session_runs_jobs_of_other_processes_as_spark_stages(
     wait_until(lambda: states()[:2] == ["FINISHED", "RUNNING"], 60, "the stage that waits")
     commands("cancel", job)
     wait_until(lambda: job_of(rest, "waiting")["state"] == "CANCELED", 60, "its end")
+    what = "no files are left, though Spark ends the worker later"
+    wait_until(lambda: not list(store.rglob("headrace-artifacts-*/*")), 30, what)
 
     # A DataFrame of the session's Spark is none of the client's.
     (tmp_path / "lazy.py").write_text(LAZY)

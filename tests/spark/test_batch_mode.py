@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from headrace.connectors.postgres.options import connect
+from tests.integration.postgres.postgres_server import running_server
 from tests.spark.programs import ROOT, Program, headrace_run, start_headrace
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 PROGRAM = ROOT / "tests" / "spark" / "batch_program.py"
 FACES = ROOT / "tests" / "spark" / "batch_faces_program.py"
+LOSSES = ROOT / "tests" / "spark" / "batch_losses_program.py"
 DATAFRAMES = ROOT / "tests" / "spark" / "batch_dataframes_program.py"
 ENDLESS_FUNCTION = """
 import time
@@ -24,6 +27,76 @@ def wait(number):
 
 env.from_collection([1]).map(wait).print()
 env.execute()
+"""
+
+
+ENDING_CONNECTIONS = """
+CREATE FUNCTION end_twice() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('tries') < 3 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+    RETURN NULL;
+END $$
+"""
+COMMITTING = """
+import os
+import sys
+from headrace.common import Types, WatermarkStrategy
+from headrace.connectors.postgres.options import JdbcConnectionOptions, connect
+from headrace.connectors.postgres.sink import JdbcSink
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.number_seq import NumberSequenceSource
+
+url, failed = sys.argv[1:]
+builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+server = builder.with_url(url).with_user_name("tests").build()
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+
+def row_of(number):
+    if number == 999:
+        with connect(server) as connection:
+            count = connection.execute("SELECT count(*) FROM results").fetchone()
+        try:
+            os.close(os.open(failed, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            print("SEEN", *count)
+        else:
+            raise ValueError("the first attempt fails")
+    return (number,)
+
+row = Types.ROW_NAMED(["number"], [Types.INT()])
+source = NumberSequenceSource(0, 999)
+numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+numbers.map(row_of, row).sink_to(
+    JdbcSink.exactly_once_sink("INSERT INTO results VALUES (?)", row, server)
+)
+env.execute("committing")
+"""
+GROWING_FUNCTIONS = """
+import sys
+from headrace.core.errors import JobExecutionError
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+held = []
+
+def grow(number):
+    while True:
+        held.append(b"." * (1 << 20))
+
+def grow_in_any_case(number):
+    while True:
+        try:
+            grow(number)
+        except Exception:
+            pass
+
+for function in (grow, grow_in_any_case):
+    env.from_collection([1]).map(function).print()
+    try:
+        env.execute(function.__name__)
+    except JobExecutionError as error:
+        print(function.__name__.upper(), str(error).partition("\\n")[0])
 """
 
 
@@ -64,6 +137,75 @@ def test_stages_run_again_and_output_is_committed_once(
         error.startswith("ERROR ZeroDivisionError")
         and f"{PROGRAM}, line {line_of('return 1 //')}" in error
     )
+    program.assert_nothing_is_left()
+
+
+def test_sinks_hold_each_record_once_where_workers_and_executors_are_killed(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    options = {
+        "execution.runtime-mode": "BATCH",
+        # Records are dealt one by one, so that each one's subtask depends on all before it.
+        "headrace.network.rebalance-whole-batch-rows": "0",
+    }
+    given = [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
+    arguments = ("run", "--master", "local-cluster[2,2,1024]", *given, str(LOSSES), str(folder))
+    program = start_headrace(tmp_path, *arguments, environment={"PYTHONPATH": str(ROOT)})
+    started.append(program)
+    assert program.wait(280) == 0, program.report()
+    told = dict(line.strip().partition(" ")[::2] for line in program.out)
+    assert told["KILLED"] == "True True True", program.report()
+    assert int(told["AGAIN"]) >= 2, "stages whose output was lost have run again"
+    assert told["FILES"] == "True 20011", program.report()
+    assert told["TABLE"] == "True 20011", program.report()
+    program.assert_nothing_is_left()
+
+
+def test_a_function_that_fills_its_worker_fails_with_the_cause_and_its_place(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    options = {"execution.runtime-mode": "BATCH", "headrace.taskmanager.memory.limit": "500 mb"}
+    given = [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
+    program = headrace_run(tmp_path, GROWING_FUNCTIONS, "--master", "local[2]", *given)
+    started.append(program)
+    assert program.wait(280) == 0, program.report()
+    told = dict(line.strip().partition(" ")[::2] for line in program.out)
+    cause = "and may hold 524.3 MB ('headrace.taskmanager.memory.limit')"
+    assert told["GROW"].startswith("StageMemoryError: subtask of '"), program.report()
+    assert cause in told["GROW"] and "(in operator 'Map" in told["GROW"]
+    assert f"{tmp_path / 'program.py'}, line 10" in told["GROW"]
+    # Its process has ended, and the cause came all the same.
+    assert cause in told["GROW_IN_ANY_CASE"] and "Map" in told["GROW_IN_ANY_CASE"]
+    program.assert_nothing_is_left()
+
+
+def test_rows_are_committed_once_at_the_end_although_a_task_and_two_commits_fail(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    with running_server() as server, connect(server) as connection:
+        connection.autocommit = True
+        connection.execute("CREATE TABLE results (number int)")
+        # A sequence keeps its number where the transaction is rolled back, with the end of its connection.
+        connection.execute("CREATE SEQUENCE tries")
+        connection.execute(ENDING_CONNECTIONS)
+        connection.execute(
+            "CREATE TRIGGER ending BEFORE INSERT ON results EXECUTE FUNCTION end_twice()"
+        )
+        options = ["--master", "local[2,2]", "-D", "execution.runtime-mode=BATCH"]
+        arguments = (server.url, str(tmp_path / "failed"))
+        program = headrace_run(tmp_path, COMMITTING, *options, arguments=arguments)
+        started.append(program)
+        assert program.wait(280) == 0, program.report()
+        assert [line.rpartition("> ")[2] for line in program.out] == ["SEEN 0\n"], (
+            "rows appear at the job's end"
+        )
+        assert (tmp_path / "failed").exists()
+        rows = connection.execute("SELECT number FROM results").fetchall()
+        assert sorted(rows) == [(number,) for number in range(1_000)], program.report()
+        assert connection.execute("SELECT last_value >= 3 FROM tries").fetchone() == (True,)
+        assert connection.execute("SELECT count(*) FROM headrace_staging").fetchone() == (0,)
     program.assert_nothing_is_left()
 
 

@@ -1,17 +1,201 @@
-"""The notebook of examples/, run from its first cell to its last as its user would."""
+"""Notebooks in a real kernel: the one of examples/ from its first cell to its last, and cells that use sessions."""
 
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbclient.util import run_sync
 
-from tests.spark.programs import ROOT
+from headrace.client.rest_cluster_client import RestClusterClient
+from headrace.core.threads import start_thread
+from headrace.rest.connections import find_session
+from testkit.waiting import wait_until
+from tests.spark.commands import NO_UI, Commands
+from tests.spark.programs import ROOT, Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 NOTEBOOK = ROOT / "examples" / "streams_in_a_notebook.ipynb"
+
+
+IMPORTS: Final = """
+import sys
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.common import Configuration
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.functions.sink import DiscardingSink
+
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+
+
+def say(settings):
+    env.configure(Configuration.from_dict(settings))
+
+
+def numbers():
+    source = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=100)
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+
+
+def submit(name):
+    numbers().sink_to(DiscardingSink())
+    return env.execute_async(name)
+
+
+say({"execution.target": "session"})
+"""
+COLLECT: Final = """
+squares = env.from_collection([1, 2, 3], type_info=Types.LONG()).map(lambda n: n * n, Types.LONG())
+with squares.execute_and_collect() as rows:
+    print(sorted(rows), {"pyspark", "py4j"} & set(sys.modules))
+"""
+TIED: Final = "execution.shutdown-on-attached-exit"
+
+
+class Kernel:
+    """A notebook that is typed cell by cell into a kernel of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._notebook: Final = nbformat.v4.new_notebook()
+        self.client: Final[Any] = NotebookClient(
+            self._notebook,
+            timeout=100,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+        )
+
+    def run(self, source: str) -> Any:
+        """Run a cell and return it with its outputs. CellExecutionError."""
+        cell: Any = nbformat.v4.new_code_cell(source.strip())
+        self._notebook.cells.append(cell)
+        self.client.execute_cell(cell, len(self._notebook.cells) - 1)
+        return cell
+
+    def printed(self, source: str) -> str:
+        """Return what a cell prints."""
+        return "".join(one["text"] for one in self.run(source).outputs if "text" in one)
+
+    def html(self, source: str) -> str:
+        """Return the page that a cell shows."""
+        (output,) = self.run(source).outputs
+        return output["data"]["text/html"]
+
+    def interrupt(self) -> None:
+        """Do what the notebook's stop button does."""
+        os.kill(self.client.km.provisioner.pid, signal.SIGINT)
+
+    def restart(self) -> None:
+        """Do what the notebook's restart button does: the kernel is told to end, and then ended."""
+        run_sync(self.client.km.restart_kernel)(now=False)
+        run_sync(self.client.kc.wait_for_ready)(timeout=60)
+
+    def kill(self) -> None:
+        """End the kernel as the kernel's own crash does."""
+        os.kill(self.client.km.provisioner.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def commands(
+    tmp_path: Path, started: list[Program], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Commands]:
+    # Else IPython and Jupyter leave files in the home of who runs the tests.
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    yield Commands(tmp_path, started)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, commands: Commands) -> Iterator[Kernel]:
+    kernel = Kernel(tmp_path)
+    with kernel.client.setup_kernel():
+        yield kernel
+
+
+def statuses(cluster: RestClusterClient) -> dict[str, str]:
+    return {job.name: job.status.name for job in cluster.list_jobs()}
+
+
+def test_cells_use_a_session_and_what_they_left_running_outlives_the_kernel(
+    commands: Commands, kernel: Kernel
+) -> None:
+    commands.daemon("cluster", "start", "--name", "nightly", *NO_UI)
+    assert kernel.printed(IMPORTS + COLLECT) == "[1, 4, 9] set()\n"
+    assert kernel.html("squares.preview(2)").count("<td>") == 2
+    job = kernel.run("client = submit('kept')\nclient")
+    assert "Job &#x27;kept&#x27;" in kernel.html(
+        "from IPython.display import HTML\nHTML(client._repr_html_())"
+    )
+    # The page of a cell that has ended is renewed until its job has ended too.
+    kernel.run(
+        "import threading\n"
+        "client.cancel().result()\n"
+        "assert 'cancelled' in str(client.get_job_execution_result().exception())\n"
+        "for thread in threading.enumerate():\n"
+        "    if thread.name.startswith('show-'):\n"
+        "        thread.join(30)"
+    )
+    (page,) = job.outputs
+    assert "CANCELED" in page["data"]["text/html"]
+    assert "client.cancel()" not in page["data"]["text/html"]
+
+    with RestClusterClient() as cluster:
+        # The stop button while a cell waits for its job: the job of a session goes on, and the cell says how to end it.
+        interrupter = start_thread("interrupter", lambda: interrupt_running(kernel, cluster))
+        with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
+            kernel.run("numbers().sink_to(DiscardingSink())\nenv.execute('waited for')")
+        interrupter.join(10)
+        assert statuses(cluster)["waited for"] == "RUNNING"
+
+        kernel.run("submit('left')")
+        kernel.run(f"say({{'{TIED}': 'true'}})\nsubmit('tied')")
+        kernel.restart()
+        wait_until(lambda: statuses(cluster)["tied"] == "CANCELED", what="the end of the tied job")
+        assert (statuses(cluster)["left"], statuses(cluster)["waited for"]) == ("RUNNING",) * 2
+
+        # A kernel that dies tells nobody: its job ends once its heartbeats are missed.
+        kernel.run(IMPORTS)
+        kernel.run(
+            f"say({{'{TIED}': 'true', 'client.heartbeat.interval': '200 ms', "
+            "'client.heartbeat.timeout': '3 s'})\nsubmit('mourned')"
+        )
+        assert statuses(cluster)["mourned"] == "RUNNING"
+        kernel.kill()
+        wait_until(
+            lambda: statuses(cluster)["mourned"] == "CANCELED",
+            what="the end of the job of the dead",
+        )
+
+
+def interrupt_running(kernel: Kernel, cluster: RestClusterClient) -> None:
+    """Interrupt a cell once the job for which it waits runs."""
+    wait_until(
+        lambda: statuses(cluster).get("waited for") == "RUNNING", what="the job that is waited for"
+    )
+    kernel.interrupt()
+
+
+def test_a_kernel_uses_each_session_that_is_named_and_one_that_was_started_again(
+    commands: Commands, kernel: Kernel
+) -> None:
+    commands.daemon("cluster", "start", "--name", "one", *NO_UI)
+    assert "[1, 4, 9]" in kernel.printed(IMPORTS + COLLECT)
+    commands.daemon("cluster", "start", "--name", "two", *NO_UI)
+    kernel.run("say({'headrace.session.name': 'two'})\nsubmit('there')")
+    with RestClusterClient.of(find_session("one", print)) as one:
+        assert "there" not in statuses(one)
+    with RestClusterClient.of(find_session("two", print)) as two:
+        assert "there" in statuses(two)
+    for name in ("one", "two"):
+        commands("cluster", "stop", name)
+    commands.daemon("cluster", "start", "--name", "two", *NO_UI)
+    assert "[1, 4, 9]" in kernel.printed(COLLECT)
 
 
 def shown(notebook: Any, beginning: str) -> dict[str, str]:
@@ -27,11 +211,8 @@ def shown(notebook: Any, beginning: str) -> dict[str, str]:
 
 
 def test_the_notebook_runs_and_shows_streams_results_and_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, commands: Commands
 ) -> None:
-    # Else IPython and Jupyter leave files in the home of who runs the tests.
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
     read: Any = nbformat.read
     notebook = read(NOTEBOOK, as_version=4)
     client: Any = NotebookClient(

@@ -17,7 +17,9 @@ from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_sizes import WorkerSizes
 from testkit.waiting import wait_until
 from tests.spark.java_options import executor_java_options
+from tests.spark.processes import new_mark
 from tests.spark.programs import headrace_run
+from tests.spark.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -55,7 +57,7 @@ class FindGpus(MapFunction):
 
 env = StreamExecutionEnvironment.get_execution_environment()
 print("PARALLELISM", env.get_parallelism())
-numbers = env.from_collection([0, 1], type_info=Types.LONG()).rebalance()
+numbers = env.from_collection(list(range(env.get_parallelism())), type_info=Types.LONG()).rebalance()
 numbers.map(FindGpus(), output_type=Types.STRING()).print()
 env.execute()
 """
@@ -109,25 +111,51 @@ def test_task_managers_of_a_program_take_the_cores_that_it_asks_for(tmp_path: Pa
         program.end()
 
 
-def test_each_task_manager_has_a_gpu_of_its_own(tmp_path: Path) -> None:
-    script = tmp_path / "find_gpus.sh"
+def gpus(folder: Path, kind: str) -> dict[str, str]:
+    """Spark's settings for two made-up GPUs of each worker or executor."""
+    script = folder / "find_gpus.sh"
     script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["g0", "g1"]}'\n""")
     script.chmod(0o755)
-    settings = ["external-resources=gpu", "external-resource.gpu.amount=1"]
-    for kind in ("worker", "executor"):
-        settings.append(f"spark.{kind}.resource.gpu.amount=2")
-        settings.append(f"spark.{kind}.resource.gpu.discoveryScript={script}")
-    arguments = [part for setting in settings for part in ("-D", setting)]
-    program = headrace_run(tmp_path, GPU_PROGRAM, "--master", "local-cluster[1,3,1024]", *arguments)
+    return {
+        f"spark.{kind}.resource.gpu.amount": "2",
+        f"spark.{kind}.resource.gpu.discoveryScript": str(script),
+    }
+
+
+def gpus_of_task_managers(folder: Path, settings: dict[str, str], *place: str) -> list[str]:
+    """Run the program with a GPU for each TaskManager; return those of its subtasks, one of each."""
+    settings = {"external-resources": "gpu", "external-resource.gpu.amount": "1", **settings}
+    given = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+    program = headrace_run(folder, GPU_PROGRAM, *place, *given)
     try:
         assert program.wait(120) == 0, program.report()
-        # Three cores, but two addresses.
-        assert "PARALLELISM 2\n" in program.out, program.report()
+        [parallelism] = [line for line in program.out if line.startswith("PARALLELISM ")]
         found = sorted(line.split("GPUS ")[1].strip() for line in program.out if "GPUS " in line)
-        assert found == ["['g0']", "['g1']"], program.report()
         program.assert_nothing_is_left()
     finally:
         program.end()
+    return [parallelism.strip(), *found]
+
+
+def test_each_task_manager_has_a_gpu_of_its_own(tmp_path: Path) -> None:
+    settings = {**gpus(tmp_path, "worker"), **gpus(tmp_path, "executor")}
+    found = gpus_of_task_managers(tmp_path, settings, "--master", "local-cluster[1,3,1024]")
+    # Three cores, but two addresses.
+    assert found == ["PARALLELISM 2", "['g0']", "['g1']"]
+
+
+def test_each_task_manager_of_a_standalone_cluster_has_a_gpu_of_its_own(tmp_path: Path) -> None:
+    lines = "".join(f"{key} {value}\n" for key, value in gpus(tmp_path, "worker").items())
+    standalone = StandaloneCluster(
+        tmp_path / "standalone", new_mark(), cores_per_worker=3, properties=lines
+    )
+    try:
+        settings = gpus(tmp_path, "executor")
+        found = gpus_of_task_managers(tmp_path, settings, *standalone.options)
+    finally:
+        standalone.end()
+    # Two workers with three cores and two addresses each.
+    assert found == ["PARALLELISM 4", "['g0']", "['g0']", "['g1']", "['g1']"]
 
 
 SIZED_PROGRAM = """

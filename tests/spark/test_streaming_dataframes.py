@@ -7,7 +7,10 @@ import pytest
 from testkit.exactly_once import compare_output, rows_of_parquet
 from testkit.waiting import wait_until
 from tests.spark.checkpoint_folder import newest_checkpoint
+from tests.spark.dataframe_kills import LOCAL, Victim, kill_drawn
+from tests.spark.processes import new_mark
 from tests.spark.programs import Program, headrace_run
+from tests.spark.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -210,3 +213,33 @@ def test_rate_and_socket_sources_come_through(tmp_path: Path, started: list[Prog
     # Of what has no end, the first rows are those of whichever partition comes first: no row comes twice.
     assert told["RATE"].startswith("40 [") and told["MICRO"].startswith("40 ["), program.report()
     assert told["SOCKET"] == f"40 {[f'line {n}' for n in range(40)]}", program.report()
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize(
+    ("cluster", "victims"),
+    [
+        (LOCAL, (Victim.PUSHER, Victim.DRIVER)),
+        (("--master", "local-cluster[2,3,1024]"), (Victim.EXECUTOR,)),
+    ],
+    ids=["local", "local-cluster"],
+)
+def test_each_row_comes_once_although_workers_that_push_rows_and_drivers_are_killed(
+    tmp_path: Path, started: list[Program], cluster: tuple[str, ...], victims: tuple[Victim, ...]
+) -> None:
+    outcome = kill_drawn(tmp_path, started, 1, victims, cluster)
+    assert outcome.mistakes == (), outcome
+    assert outcome.kill_count == len(victims)
+
+
+@pytest.mark.repetition
+@pytest.mark.timeout(500)
+def test_each_row_comes_once_on_a_standalone_cluster(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    standalone = StandaloneCluster(tmp_path / "spark", new_mark(), cores_per_worker=3)
+    try:
+        outcome = kill_drawn(tmp_path, started, 1, (), standalone.options)
+        assert outcome.mistakes == (), outcome
+    finally:
+        standalone.end()

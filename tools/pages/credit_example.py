@@ -37,7 +37,7 @@ class _Example:
     def send(self) -> None:
         """A sends what it has credit for; the batches arrive."""
         sent = 0
-        while self.queued_count and self.sender.can_send(1):
+        while self.queued_count and self.sender.credit:
             self.queued_count -= 1
             self.sender.spend(1, self.queued_count)
             self.charges.append(self.gate.data_received(0, 1, self.queued_count))

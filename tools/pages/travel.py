@@ -100,11 +100,10 @@ def partition_kinds() -> str:
             kind.traits.consuming.value,
             _yes(kind.traits.is_reconsumable),
             kind.traits.release_by.value,
-            _yes(kind.traits.is_compressible),
         )
         for kind in ResultPartitionType
     ]
-    headings = ("kind", "consumers run", "read again", "released by", "compressed")
+    headings = ("kind", "consumers run", "read again", "released by")
     return "\n".join(table(headings, rows))
 
 

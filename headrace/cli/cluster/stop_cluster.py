@@ -7,7 +7,13 @@ import click
 
 from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
 from headrace.cli.cluster.standby import Standby, find_standby
-from headrace.cli.daemon.local_process import IMPATIENT, LocalProcess, StillRunningError, comes
+from headrace.cli.daemon.local_process import (
+    IMPATIENT,
+    LocalProcess,
+    Patience,
+    StillRunningError,
+    comes,
+)
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 from headrace.core.config import Settings
 from headrace.rest.client import RestClient
@@ -23,6 +29,8 @@ from headrace.rest.supervisions import Supervision, live_supervisions, supervisi
 _TIMEOUT_S: Final = 60.0
 _LEAVE_S: Final = 5.0
 """Time in which a supervisor ends by itself, once its driver has ended in order."""
+_LEAST_ASK_S: Final = 1.0
+"""Time that a cluster has for the answer to being told to end, however short the user's patience is."""
 _HELP: Final = """\
 Stop a cluster: its jobs are cancelled, and their checkpoints and savepoints stay.
 
@@ -45,28 +53,29 @@ Try it:
     type=click.FloatRange(min=0),
     default=_TIMEOUT_S,
     show_default=True,
-    help="Seconds to wait for its end.",
+    help="Seconds to wait for its answer and its end.",
 )
 @click.argument("name", metavar="[NAME]", type=CLUSTER_NAME, required=False)
 @click.pass_obj
 def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: str | None) -> int:
     """Stop a cluster; the help text is `_HELP`."""
+    patience = Patience(timeout_s)
     standby = None if name is None else find_standby(name)
     if standby is not None:
-        return _stop_standby(session, standby, timeout_s, is_forced=force)
+        return _stop_standby(session, standby, patience, is_forced=force)
     try:
         choose_cluster(session, name)
         connection = session.found.connection
     except ClusterRestartingError as error:
-        return _stop_restarting(session, error.supervision, timeout_s, is_forced=force)
+        return _stop_restarting(session, error.supervision, patience, is_forced=force)
     process = LocalProcess.of(connection)
     supervision = supervision_of(connection.pid, connection.start_ticks)
-    _ask(session, is_forced=force and process is not None)
+    _ask(session, process, patience, is_forced=force and process is not None)
     if process is not None:
-        process.await_end(connection, timeout_s, is_forced=force, note=session.note)
-    elif not comes(lambda: _is_unreachable(session), timeout_s):
+        process.await_end(connection, patience, is_forced=force, note=session.note)
+    elif not comes(lambda: _is_unreachable(session, patience), patience.left_s):
         raise StillRunningError(connection, timeout_s, "look at it on its own machine")
-    _await_supervisor(session, supervision, timeout_s, is_forced=force)
+    _await_supervisor(session, supervision, patience, is_forced=force)
     return _has_ended(session, connection.name, connection.address)
 
 
@@ -77,10 +86,10 @@ def _has_ended(session: ClusterSession, name: str, address: str) -> int:
 
 
 def _stop_restarting(
-    session: ClusterSession, supervision: Supervision, timeout_s: float, *, is_forced: bool
+    session: ClusterSession, supervision: Supervision, patience: Patience, *, is_forced: bool
 ) -> int:
     """End a cluster that has no driver to cancel its jobs."""
-    _end_supervisor(session, supervision, timeout_s, is_forced=is_forced)
+    _end_supervisor(session, supervision, patience, is_forced=is_forced)
     if supervision.keeps_jobs:
         session.note(
             "nobody was there to cancel its jobs: they go on from their last checkpoints when a driver with the same "
@@ -90,18 +99,19 @@ def _stop_restarting(
 
 
 def _await_supervisor(
-    session: ClusterSession, supervision: Supervision | None, timeout_s: float, *, is_forced: bool
+    session: ClusterSession, supervision: Supervision | None, patience: Patience, *, is_forced: bool
 ) -> None:
     """Wait until the supervisor of a driver that has ended in order has ended too, and end it where it does not.
 
     The driver may have died a moment before it was to end: then the next one is about to start.
     """
     if supervision is not None and not comes(_process_of(supervision).is_gone, _LEAVE_S):
-        _end_supervisor(session, supervision, timeout_s, is_forced=is_forced)
+        least = Patience(max(_LEAVE_S, patience.left_s))
+        _end_supervisor(session, supervision, least, is_forced=is_forced)
 
 
 def _end_supervisor(
-    session: ClusterSession, supervision: Supervision, timeout_s: float, *, is_forced: bool
+    session: ClusterSession, supervision: Supervision, patience: Patience, *, is_forced: bool
 ) -> None:
     """End a supervisor, which ends the driver that it starts, in order or by force. StillRunningError."""
     process = _process_of(supervision)
@@ -109,7 +119,7 @@ def _end_supervisor(
     process.send(signal.SIGTERM)
     # It may have started a driver since.
     last = next((one for one in live_supervisions() if one.pid == supervision.pid), supervision)
-    process.await_end(place, timeout_s, is_forced=is_forced, note=session.note)
+    process.await_end(place, patience, is_forced=is_forced, note=session.note)
     if is_forced and last.driver_pid:
         # Where it was ended by force, it has left the driver that it was starting.
         LocalProcess(last.driver_pid, last.driver_start_ticks).send(signal.SIGKILL)
@@ -120,40 +130,56 @@ def _process_of(supervision: Supervision) -> LocalProcess:
 
 
 def _stop_standby(
-    session: ClusterSession, standby: Standby, timeout_s: float, *, is_forced: bool
+    session: ClusterSession, standby: Standby, patience: Patience, *, is_forced: bool
 ) -> int:
     """End a standby, which serves nobody and hears signals alone."""
     process = LocalProcess(standby.pid, standby.start_ticks)
     supervision = supervision_of(standby.pid, standby.start_ticks)
     place = ClusterConnection(standby.leader_address, pid=standby.pid, name=standby.name)
     process.send(signal.SIGTERM)
-    process.await_end(place, timeout_s, is_forced=is_forced, note=session.note)
-    _await_supervisor(session, supervision, timeout_s, is_forced=is_forced)
+    process.await_end(place, patience, is_forced=is_forced, note=session.note)
+    _await_supervisor(session, supervision, patience, is_forced=is_forced)
     session.answer({"name": standby.name, "address": ""})
     session.say(f"Standby {standby.name} has ended.")
     return 0
 
 
-def _ask(session: ClusterSession, *, is_forced: bool) -> None:
+def _ask(
+    session: ClusterSession, process: LocalProcess | None, patience: Patience, *, is_forced: bool
+) -> None:
     """Tell the cluster to end. RestError, unless it is ended by force where it does not listen."""
     try:
-        client = _impatient_client(session) if is_forced else session.client
+        if is_forced:
+            client = _impatient_client(session, patience)
+        else:
+            client = session.client_for(max(_LEAST_ASK_S, patience.left_s))
         client.delete("/cluster")
     except ClusterEndedError:
         return
     except RestUnreachableError as error:
-        if not is_forced and not has_ended(session.found):
+        if is_forced or has_ended(session.found):
+            session.note(str(error))
+        elif process is not None and not patience.left_s:
+            raise StillRunningError(
+                session.found.connection,
+                patience.timeout_s,
+                f"end it with --force ({error})",
+            ) from error
+        else:
             raise
-        session.note(str(error))
 
 
-def _impatient_client(session: ClusterSession) -> RestClient:
-    return RestClient.of(session.found, settings=Settings({**IMPATIENT, **session.definitions}))
+def _impatient_client(session: ClusterSession, patience: Patience) -> RestClient:
+    return RestClient.of(
+        session.found,
+        settings=Settings({**IMPATIENT, **session.definitions}),
+        patience_s=max(_LEAST_ASK_S, patience.left_s),
+    )
 
 
-def _is_unreachable(session: ClusterSession) -> bool:
+def _is_unreachable(session: ClusterSession, patience: Patience) -> bool:
     try:
-        session.impatient_client.get("/config")
+        _impatient_client(session, patience).get("/config")
     except RestUnreachableError:
         return True
     except RestError:

@@ -13,7 +13,7 @@ import msgspec
 from headrace.api.client.job_client import JobClient
 from headrace.cli.daemon.console_file import last_lines
 from headrace.cli.daemon.daemon_process import DaemonProcess
-from headrace.cli.daemon.local_process import IMPATIENT, LocalProcess
+from headrace.cli.daemon.local_process import IMPATIENT, LocalProcess, Patience
 from headrace.cli.daemon.messages import RunJobCluster, RunProgram, RunSession
 from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.deployed_cluster import DeployedCluster
@@ -114,7 +114,8 @@ class DaemonClusterDescriptor(ClusterDescriptor):
             contextlib.suppress(RestUnreachableError),
         ):
             cluster.shut_down_cluster()
-        process.await_end(found.connection, _END_TIMEOUT_S, is_forced=True, note=_LOG.warning)
+        patience = Patience(_END_TIMEOUT_S)
+        process.await_end(found.connection, patience, is_forced=True, note=_LOG.warning)
 
     def _start(self, duty: RunSession | RunProgram | RunJobCluster) -> DaemonProcess:
         return DaemonProcess(duty, self.settings.to_dict(), is_verbose=self._is_verbose)

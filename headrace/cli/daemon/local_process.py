@@ -35,6 +35,20 @@ class StillRunningError(RestError):
         self.connection = connection
 
 
+class Patience:
+    """The time for which a user waits for the end of a cluster, from now on; all that a command does shares it."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s: Final = timeout_s
+        self._clock: Final = SystemClock()
+        self._end_ms: Final = self._clock.monotonic_ms() + timeout_s * 1000
+
+    @property
+    def left_s(self) -> float:
+        """Return the seconds that are left, at least 0."""
+        return max(0.0, (self._end_ms - self._clock.monotonic_ms()) / 1000)
+
+
 class LocalProcess:
     """The process of a cluster of this machine, told from a later one with its number by the start of both."""
 
@@ -68,16 +82,18 @@ class LocalProcess:
     def await_end(
         self,
         connection: ClusterConnection,
-        timeout_s: float,
+        patience: Patience,
         *,
         is_forced: bool,
         note: Callable[[str], None],
     ) -> None:
         """Wait until it has ended, as it was told to; by force it ends in any case. StillRunningError."""
-        if comes(self.is_gone, timeout_s):
+        if comes(self.is_gone, patience.left_s):
             return
         if not is_forced:
-            raise StillRunningError(connection, timeout_s, "wait longer, or end it with --force")
+            raise StillRunningError(
+                connection, patience.timeout_s, "wait longer, or end it with --force"
+            )
         self._end(connection, note)
 
     def _end(self, connection: ClusterConnection, note: Callable[[str], None]) -> None:

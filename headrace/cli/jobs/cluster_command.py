@@ -84,12 +84,21 @@ class ClusterSession:
     @functools.cached_property
     def client(self) -> RestClient:
         """The client of the cluster; the first use looks for it."""
+        return self.client_for(None)
+
+    def client_for(self, patience_s: float | None) -> RestClient:
+        """Return a client whose calls end within this time; None: as the settings say."""
         settings = dict(self.definitions)
         host = urlsplit(self.found.connection.address).hostname or ""
         if self.found.file is None and is_loopback(host):
             # A cluster of this machine that is about to listen has told of itself in a file.
             settings.setdefault(RETRY_MAX_ATTEMPTS.key, "1")
-        return RestClient.of(self.found, settings=Settings(settings), on_retry=self._say_retry)
+        return RestClient.of(
+            self.found,
+            settings=Settings(settings),
+            on_retry=self._say_retry,
+            patience_s=patience_s,
+        )
 
     def find_cluster(self) -> None:
         """Find the cluster, so that its errors come before the first line of output."""

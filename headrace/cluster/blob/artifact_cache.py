@@ -72,6 +72,13 @@ class ArtifactCache:
             )
         await asyncio.shield(files)
 
+    def open(self) -> None:
+        """Delete what processes of this host have left that were killed; jobs without files bring no other look."""
+        self._endpoint.spawn(self._tidy_up(), "tidy up files of jobs")
+
+    async def _tidy_up(self) -> None:
+        await self._run_blocking("artifacts: tidy up", self._store.delete_unused)
+
     def release_job(self, job_id: JobId) -> None:
         """The job works here no more: its files go after a while, unless it comes back."""
         if job_id not in self._jobs:
@@ -108,7 +115,7 @@ class ArtifactCache:
         self, job_id: JobId, artifacts: Artifacts, settings: Settings, server_address: str
     ) -> None:
         leases = self._leases[job_id] = []
-        await self._run_blocking("artifacts: tidy up", self._store.delete_unused)
+        await self._tidy_up()
         packages: Path | None = None
         for artifact in _in_order(artifacts):
             name = entry_name(artifact, artifacts)

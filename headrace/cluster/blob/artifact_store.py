@@ -2,6 +2,7 @@
 
     absent ──lease(): nobody has it──► being made by one process, others wait ──in place──► held by whoever uses it
     held ──the last process lets go, or dies, and another one looks──► absent
+    held ──the last process leaves it for others──► kept ──in time──► held, else ──another one looks──► absent
 
 An entry has a folder and a lock file; the kernel's locks (`flock`) say who makes it and who uses it, so that the end of
 a process needs no tidying up. Names are digests of the content. The folder of all goes with the last entry.
@@ -12,9 +13,10 @@ import fcntl
 import os
 import shutil
 import stat
+import struct
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,8 @@ from headrace.gateways.errors import BlobStorageError
 _LOCK_SUFFIX: Final = ".lock"
 _MAKING: Final = ".making-"
 _PAUSE_S: Final = 0.05
+_KEPT_UNTIL_MS: Final = struct.Struct("!q")
+"""What a lock file says of an entry that was left for others, in epoch milliseconds."""
 _WAIT_S: Final = 900.0
 """Longest wait for an entry that another process makes: longer than making one may take."""
 
@@ -31,8 +35,9 @@ _WAIT_S: Final = 900.0
 class ArtifactLease:
     """The right to use an entry, or first the duty to make it: `is_made` says which. Blocking calls."""
 
-    def __init__(self, folder: Path, descriptor: int) -> None:
+    def __init__(self, folder: Path, descriptor: int, clock: Clock) -> None:
         self.folder: Final = folder
+        self._clock: Final = clock
         self._lock_file: Final = folder.with_name(folder.name + _LOCK_SUFFIX)
         self._descriptor: int | None = descriptor
 
@@ -55,17 +60,22 @@ class ArtifactLease:
         # Nobody deletes what nobody holds but us: who takes the lock in between finds the folder, and uses it.
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
-    def leave(self) -> None:
-        """Use it no longer, and leave it in place for whoever comes next. Idempotent."""
+    def leave(self, kept_ms: int) -> None:
+        """Use it no longer, and leave it in place for whoever comes within `kept_ms`. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
+            # Where the disk is full, it is kept for nobody.
+            with contextlib.suppress(OSError):
+                os.pwrite(descriptor, _KEPT_UNTIL_MS.pack(self._clock.now_ms() + kept_ms), 0)
             os.close(descriptor)
 
     def release(self) -> None:
-        """Use it no longer; whoever is the last deletes it. Idempotent."""
+        """Use it no longer; whoever is the last deletes it, unless somebody left it for others. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            _delete_unused(self.folder, self._lock_file, descriptor)
+            _delete_unused(
+                self.folder, self._lock_file, descriptor, kept_at_ms=self._clock.now_ms()
+            )
 
 
 class ArtifactStore:
@@ -97,23 +107,39 @@ class ArtifactStore:
             for mode, is_there in ((fcntl.LOCK_SH, True), (fcntl.LOCK_EX, False)):
                 if _locked(descriptor, mode) and _is_file(descriptor, lock_file):
                     if folder.exists() == is_there:
-                        return ArtifactLease(folder, descriptor)
+                        return ArtifactLease(folder, descriptor, self._clock)
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
             threading.Event().wait(_PAUSE_S)
         raise BlobStorageError(f"{folder} was not made by another process within {_WAIT_S:g} s")
 
     def delete_unused(self) -> None:
-        """Delete what processes have left that were killed."""
+        """Delete what processes have left that were killed, and what is not kept any longer."""
         with contextlib.suppress(OSError):
             if not self._is_private():
                 return
             for lock_file in self._root.glob(f"*{_LOCK_SUFFIX}"):
                 with contextlib.suppress(OSError):
-                    descriptor = os.open(lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-                    folder = lock_file.with_name(lock_file.name.removesuffix(_LOCK_SUFFIX))
-                    _delete_unused(folder, lock_file, descriptor)
+                    _delete_unused(*_opened(lock_file), kept_at_ms=self._clock.now_ms())
             self._root.rmdir()
+
+    def delete(self, names: Iterable[str], wait_s: float = 0.0) -> bool:
+        """Delete entries, also kept ones, those in use as soon as they are not; return whether none is left."""
+        deadline_ms = self._clock.monotonic_ms() + wait_s * 1000
+        left = [self.folder_of(name) for name in names]
+        while True:
+            left = [folder for folder in left if not self._is_deleted(folder)]
+            if not left or self._clock.monotonic_ms() >= deadline_ms:
+                return not left
+            threading.Event().wait(_PAUSE_S)
+
+    def _is_deleted(self, folder: Path) -> bool:
+        try:
+            return not self._is_private() or _delete_unused(
+                *_opened(folder.with_name(folder.name + _LOCK_SUFFIX))
+            )
+        except OSError:
+            return True  # there is none, or none that this user may touch
 
     def _has_root(self) -> bool:
         """Make the root, and return whether it is still there. BlobStorageError."""
@@ -157,9 +183,28 @@ def _is_file(descriptor: int, file: Path) -> bool:
         return False
 
 
-def _delete_unused(folder: Path, lock_file: Path, descriptor: int) -> None:
+def _opened(lock_file: Path) -> tuple[Path, Path, int]:
+    """Return the folder of an entry, its lock file, and that opened. OSError."""
+    descriptor = os.open(lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return lock_file.with_name(lock_file.name.removesuffix(_LOCK_SUFFIX)), lock_file, descriptor
+
+
+def _kept_until_ms(descriptor: int) -> int:
+    content = os.pread(descriptor, _KEPT_UNTIL_MS.size, 0)
+    return _KEPT_UNTIL_MS.unpack(content)[0] if len(content) == _KEPT_UNTIL_MS.size else 0
+
+
+def _delete_unused(
+    folder: Path, lock_file: Path, descriptor: int, kept_at_ms: int | None = None
+) -> bool:
+    """Delete an entry that nobody uses, nor keeps at that time, and return whether it is not there any more."""
     try:
+        if not _is_file(descriptor, lock_file):
+            return True  # it is another one by now, if it is there
         if _locked(descriptor, fcntl.LOCK_EX) and _is_file(descriptor, lock_file):
+            # Asked under the lock: its last user may just have left it.
+            if kept_at_ms is not None and kept_at_ms < _kept_until_ms(descriptor):
+                return False
             for scratch in folder.parent.glob(f"{_MAKING}{folder.name}-*"):
                 # Of a process that was killed while it made the entry.
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -168,5 +213,7 @@ def _delete_unused(folder: Path, lock_file: Path, descriptor: int) -> None:
             with contextlib.suppress(OSError):
                 # It stays as long as there are other entries in it.
                 folder.parent.rmdir()
+            return True
+        return False
     finally:
         os.close(descriptor)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.core.ids import BlobKey, JobId, size_text
+from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.gateways.errors import BlobCorruptedError, BlobNotFoundError, BlobStorageError
 
 _READ_SIZE: Final = 1 << 20
@@ -119,19 +120,18 @@ class BlobFiles:
         """Remove the directory. Idempotent."""
         directory, self._directory = self._directory, None
         if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_scratch_folder(directory)
 
     def make_directory(self) -> None:
         """Make the directory unless it is there; one thread at a time. BlobStorageError."""
         if self._directory is None:
             try:
-                made = tempfile.mkdtemp(prefix="headrace-blobs-", dir=self._parent)
+                self._directory = make_scratch_folder("headrace-blobs-", self._parent)
             except OSError as error:
                 raise BlobStorageError(
                     f"no directory for blobs can be made below {self._parent or tempfile.gettempdir()}: "
                     f"{error.strerror}; name another one with 'blob.storage.directory'"
                 ) from error
-            self._directory = Path(made)
 
     def _job_directory(self, job_id: JobId) -> Path:
         assert self._directory is not None, "make_directory() comes first"

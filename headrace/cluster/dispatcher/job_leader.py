@@ -42,6 +42,6 @@ class JobLeader(Protocol):
 
 
 BatchJobMasters = Callable[
-    [RpcService, JobMasterId, JobGraph, Callable[[ArchivedJob], None]], JobLeader
+    [RpcService, JobMasterId, JobGraph, int, Callable[[ArchivedJob], None]], JobLeader
 ]
 """Makes the JobMaster of a job in BATCH mode, from what that of another job is made from; ProgramError."""

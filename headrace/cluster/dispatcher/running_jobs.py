@@ -181,7 +181,7 @@ class RunningJobs:
             self._start(graph, stored.submitted_ms, stored.first_attempt_number(recovered.epoch))
 
     async def submit(self, graph: JobGraph) -> None:
-        """Start a job; a graph that cannot run at all is refused with its error.
+        """Start a job; a graph that cannot run at all is refused with its error. NotLeadingError: it may run elsewhere.
 
         Whoever waits may go: the submission goes on, and is refused or done as a whole.
         """
@@ -202,7 +202,11 @@ class RunningJobs:
         work = self._rpc_service.spawn(self._submit(graph, now_ms), f"submission of job {job_id}")
         self._submitting[job_id] = Submission(shown, work)
         work.add_done_callback(functools.partial(self._submitted, job_id))
-        await asyncio.shield(work)
+        try:
+            await asyncio.shield(work)
+        except LeadershipLostError as error:
+            # The next leader has the job, or its client brings it again.
+            raise NotLeadingError(str(error)) from error
 
     def shut_down(self) -> None:
         """Give up all jobs, whose checkpoints stay, and take none any more."""
@@ -306,7 +310,7 @@ class RunningJobs:
     def _start(self, graph: JobGraph, submitted_ms: int, first_attempt_number: int = 0) -> None:
         job_id = graph.job_id
         job_master_id = self._leader_election.grant(job_component(str(job_id)), JobMasterId)
-        job_master = self._new_job_master(job_master_id, graph, first_attempt_number)
+        job_master = self._new_job_master(job_master_id, graph, submitted_ms, first_attempt_number)
         self._jobs[job_id] = RunningJob(
             graph,
             submitted_ms,
@@ -321,7 +325,11 @@ class RunningJobs:
         self._clients.follow(job_id, graph.client_heartbeat_timeout_ms)
 
     def _new_job_master(
-        self, job_master_id: JobMasterId, graph: JobGraph, first_attempt_number: int
+        self,
+        job_master_id: JobMasterId,
+        graph: JobGraph,
+        submitted_ms: int,
+        first_attempt_number: int,
     ) -> JobLeader:
         if runs_in_batch(Settings(graph.settings)):
             if self._batch_job_masters is None:
@@ -329,7 +337,9 @@ class RunningJobs:
                     f"job '{graph.name}' is in BATCH mode, which runs on Spark stages, and this cluster has no Spark: "
                     "run it in STREAMING mode, which gives the same results"
                 )
-            return self._batch_job_masters(self._rpc_service, job_master_id, graph, self._job_ended)
+            return self._batch_job_masters(
+                self._rpc_service, job_master_id, graph, submitted_ms, self._job_ended
+            )
         return JobMaster(
             self._rpc_service,
             job_master_id,
@@ -338,6 +348,7 @@ class RunningJobs:
             on_ended=self._job_ended,
             on_terminal=None if self._stored is None else self._stored.job_terminal,
             first_attempt_number=first_attempt_number,
+            submitted_ms=submitted_ms,
         )
 
     # Ends of jobs
@@ -368,12 +379,10 @@ class RunningJobs:
         self._forget(self._clean_up(job_id, job.job_master), f"clean up job {job_id}")
 
     async def _clean_up(self, job_id: JobId, job_master: JobLeader) -> None:
-        has_successors = self._stored is not None
-        is_done = await delete_until_done(
-            job_id, job_master.delete_left, has_successors=has_successors
-        )
-        if is_done and self._stored is not None:
-            await self._stored.clean_up(job_id)
+        if self._stored is None:
+            await delete_until_done(job_id, job_master.delete_left, has_successors=False)
+        else:
+            await self._stored.clean_up(job_id, job_master.delete_left)
 
     def _tell_ended(self, job: EndedJob) -> None:
         if self._on_job_ended is None:

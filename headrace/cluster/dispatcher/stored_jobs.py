@@ -9,7 +9,7 @@ SessionDispatcherLeaderProcess, DispatcherResourceCleaner.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -132,7 +132,13 @@ class StoredJobs:
         """Store a job, after its blobs: when this returns, every later leader knows it."""
         reach(Failpoint.JOB_ACCEPTED)
         stored = StoredJobGraph(graph, submitted_ms, self._leadership.epoch)
-        await self._run("store a job", lambda: self._graphs.put(stored))
+
+        def write() -> None:
+            reach(Failpoint.JOB_CHECKED)
+            self._graphs.put(stored)
+
+        await self._run("store a job", write)
+        reach(Failpoint.JOB_WRITTEN)
         # Only afterwards: a successor takes its epoch and reads afterwards.
         await self._run("see who leads", self._leadership.confirm)
         reach(Failpoint.JOB_STORED)
@@ -161,8 +167,15 @@ class StoredJobs:
         self._ended[result.job_id] = entry
         reach(Failpoint.RESULT_STORED)
 
-    async def clean_up(self, job_id: JobId) -> None:
-        """Forget a job that has ended and whose checkpoints are deleted; or leave that to the next leader."""
+    async def clean_up(
+        self, job_id: JobId, delete: Callable[[], Awaitable[tuple[str, ...]]]
+    ) -> None:
+        """Delete what a job that has ended leaves, and forget it; without success, that is left to the next leader.
+
+        `delete` tries once, and returns what is left.
+        """
+        if not await delete_until_done(job_id, delete, has_successors=True):
+            return
         entry = self._ended[job_id]
         try:
             await self._try_on(
@@ -173,7 +186,7 @@ class StoredJobs:
             _LOG.info("job %s, which has ended, is forgotten by the next leader", job_id)
 
     async def clean_up_unclean(self, stored: StoredJobGraph) -> None:
-        """Go on to delete what an earlier leader has left of a job; without success, it is left to the next one."""
+        """Go on to clean up after a job of an earlier leader."""
         graph, entry = stored.graph, self._ended[stored.graph.job_id]
 
         async def delete() -> tuple[str, ...]:
@@ -181,8 +194,7 @@ class StoredJobs:
                 "delete checkpoints", lambda: self._delete_checkpoints(graph, entry)
             )
 
-        if await delete_until_done(graph.job_id, delete, has_successors=True):
-            await self.clean_up(graph.job_id)
+        await self.clean_up(graph.job_id, delete)
 
     def _without_graph(self, result: JobResult) -> EndedUnderEarlierLeader:
         """Return a job whose graph is gone, and whose result somebody may still ask for."""
@@ -246,7 +258,12 @@ class StoredJobs:
 
         def fenced() -> T:
             self._leadership.validate()
-            return body()
+            try:
+                return body()
+            except CheckpointStorageError:
+                # A service has no connection any more with who was frozen for longer than its lease.
+                self._leadership.validate()
+                raise
 
         return await self._run_blocking(f"high availability: {what}", fenced)
 

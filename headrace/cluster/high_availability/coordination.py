@@ -22,6 +22,7 @@ from headrace.cluster.high_availability.options import (
     STORAGE_DIR,
     ZOOKEEPER,
     cluster_id,
+    high_availability_type,
 )
 from headrace.cluster.high_availability.zookeeper.zookeeper_client import ZooKeeperClient
 from headrace.cluster.high_availability.zookeeper.zookeeper_leader import (
@@ -53,7 +54,7 @@ class Coordination:
 def open_coordination(settings: Settings, random: SeededRandom) -> Coordination:
     """Open the place that the settings name. ConfigurationError, and what a service raises."""
     name, key = cluster_id(settings), metadata_key(settings)
-    kind = settings.get_option(HIGH_AVAILABILITY_TYPE)
+    kind = high_availability_type(settings)
     if kind == ZOOKEEPER:
         client = ZooKeeperClient(settings, name)
         leader = ZooKeeperLeader(client, key)
@@ -81,7 +82,7 @@ def storage_folder(settings: Settings) -> str:
     if not directory:
         raise ConfigurationError(
             HIGH_AVAILABILITY_TYPE.key,
-            settings.get_option(HIGH_AVAILABILITY_TYPE),
+            high_availability_type(settings),
             f"it needs a folder that all drivers see: set {STORAGE_DIR.key}",
         )
     return child_uri(absolute_uri(directory), cluster_id(settings))

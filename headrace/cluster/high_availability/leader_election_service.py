@@ -200,6 +200,8 @@ class LeaderElectionService:
     def step(self) -> float:
         """Take one look, or renew once; return the milliseconds until the next. Called by one thread at a time."""
         leadership = self._leadership
+        if self._process_lock is not None:
+            self._process_lock.touch()
         try:
             if leadership is not None and not leadership.is_lost:
                 self._renew(leadership)

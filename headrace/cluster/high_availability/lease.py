@@ -75,7 +75,8 @@ def leader_at(holder: str, address: str) -> str:
 
 
 LAST_WRITES_MS: Final = 2_000.0
-"""Time for writes of a process that has ended to arrive in storage, and for the JVM that it has started to end."""
+"""Time for writes of a process that has ended to arrive in storage, and for the JVM that it has started to end, where
+the terms leave less between a leader's giving up and the next one."""
 
 
 class LeaseObserver:
@@ -102,7 +103,8 @@ class LeaseObserver:
             self._has_ended = False
         if has_ended and not self._has_ended:
             self._has_ended = True
-            self._until_ms = min(self._until_ms, now_ms + LAST_WRITES_MS)
+            margin_ms = self._terms.lease_duration_ms - self._terms.renew_deadline_ms
+            self._until_ms = min(self._until_ms, now_ms + max(LAST_WRITES_MS, margin_ms))
         return max(0.0, self._until_ms - now_ms)
 
 

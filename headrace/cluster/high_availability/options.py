@@ -8,6 +8,7 @@ from headrace.core.errors import ConfigurationError
 
 _P: Final = "high-availability."
 NONE: Final = "NONE"
+FILES: Final = "file"
 ZOOKEEPER: Final = "zookeeper"
 KUBERNETES: Final = "kubernetes"
 
@@ -15,9 +16,10 @@ HIGH_AVAILABILITY_TYPE: Final = ConfigOption(
     _P + "type", str, NONE,
     "Whether jobs outlive their driver: drivers with one cluster id elect a leader, and the next one goes on with all "
     "jobs. `file`: they elect it through files in high-availability.storageDir; `zookeeper` and `kubernetes`: through "
-    "that service, which holds pointers to the jobs in the storage, too. NONE: jobs end with their driver.",
+    "that service, which holds pointers to the jobs in the storage, too. NONE: jobs end with their driver. Where it is "
+    "not set, and high-availability.storageDir is, it is `file`.",
     deprecated_keys=("high-availability",),
-    choices=(NONE, "file", ZOOKEEPER, KUBERNETES),
+    choices=(NONE, FILES, ZOOKEEPER, KUBERNETES),
 )  # fmt: skip
 STORAGE_DIR: Final = ConfigOption(
     _P + "storageDir", str, "",
@@ -48,9 +50,16 @@ DELETE_ON_COMMIT: Final = ConfigOption(
 )  # fmt: skip
 
 
+def high_availability_type(settings: Settings) -> str:
+    """Return which services drivers elect their leader by, or NONE. ConfigurationError."""
+    if not settings.is_set(HIGH_AVAILABILITY_TYPE) and settings.get_option(STORAGE_DIR):
+        return FILES
+    return settings.get_option(HIGH_AVAILABILITY_TYPE)
+
+
 def is_highly_available(settings: Settings) -> bool:
     """Return whether the settings ask for high availability. ConfigurationError."""
-    return settings.get_option(HIGH_AVAILABILITY_TYPE) != NONE
+    return high_availability_type(settings) != NONE
 
 
 def cluster_id(settings: Settings) -> str:

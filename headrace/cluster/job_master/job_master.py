@@ -130,6 +130,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     `on_terminal` comes before it, when all output is committed that can be, and before any checkpoint is deleted.
     `first_attempt_number`: larger than those of attempts that earlier leaders have made of this job.
+    `submitted_ms`: when the first leader accepted it, by the wall clock; None: now.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         on_ended: Callable[[ArchivedJob], None],
         on_terminal: OnTerminal | None = None,
         first_attempt_number: int = 0,
+        submitted_ms: int | None = None,
     ) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("jobmanager"), job_master_id)
         self._on_terminal: Final = on_terminal
@@ -158,6 +160,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             PartitionTracker(settings.get_option(RELEASE_DURING_JOB)),
             settings,
             first_attempt_number,
+            submitted_ms,
         )
         scheduler = self._scheduler
         self._spans: Final = JobSpans(

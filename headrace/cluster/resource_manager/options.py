@@ -121,6 +121,14 @@ EXCLUSIVE_TASK_MANAGERS: Final = ConfigOption(
     "Whether each TaskManager serves the slots of one job alone and ends with it, so that no job meets the modules, "
     "the memory or the end of another job's process. 'headrace cluster start' sets it; in Flink they are shared.",
 )
+WIDE_JOB_PATIENCE: Final = ConfigOption(
+    "headrace.session.wide-job-patience",
+    timedelta,
+    timedelta(minutes=1),
+    "Time for which a job that needs more slots than are free lets narrower jobs behind it go first. After that it "
+    "gets what others free, and jobs behind it that have none yet wait for it, until it has waited for ten times as "
+    "long: perhaps what runs never ends. 0 lets them go first at any time.",
+)
 BLOCKLIST_LOSSES: Final = ConfigOption(
     "headrace.blocklist.lost-task-managers",
     int,

@@ -14,6 +14,7 @@ from headrace.cluster.resource_manager.options import (
     EXCLUSIVE_TASK_MANAGERS,
     FINE_GRAINED,
     LOAD_BALANCE_MODE,
+    WIDE_JOB_PATIENCE,
     TaskManagerLoadBalanceMode,
 )
 from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
@@ -39,9 +40,12 @@ from headrace.core.resource_profile import ResourceProfile, workers_needed
 from headrace.gateways.task_executor import SlotRequest
 from headrace.rpc.endpoint import RpcEndpoint
 
+_PREFERRED_FOR: Final = 10
+"""Patiences after which others go first again: where jobs never end, a wide one may never have its slots."""
 _LOG = logging.getLogger(__name__)
 
 _HELD_BACK: Final = " and takes none before it can have all of them"
+_FIRST: Final = ", which it gets before the jobs behind it, as it has waited for long"
 _ANY_JOB: Final = JobId(bytes(16))
 _NO_BOUND: Final = 1 << 60
 _ASK_BACK_PAUSE_MS: Final = 1_000.0
@@ -83,6 +87,8 @@ class SlotManager:
         self._expected: Final = expected_resources(settings)
         self._refused: set[tuple[JobId, ResourceProfile]] = set()
         self._is_asking_back = False
+        self._patience_ms: Final = settings.duration_ms(WIDE_JOB_PATIENCE)
+        self._preferred: JobId | None = None
         mode = member_of(TaskManagerLoadBalanceMode, settings, LOAD_BALANCE_MODE)
         self.matching: Final = SlotMatching(
             lambda: AllocationId.generate(random),
@@ -93,6 +99,7 @@ class SlotManager:
             are_cut=settings.get_option(FINE_GRAINED),
             capacity=capacity,
             slots_per_worker=self._slots_per_worker,
+            is_impatient=self._is_impatient,
         )
         """Slots and needs as they stand, to be read only; `handle` changes them."""
         self.waiting_since_ms: dict[JobId, float] = {}
@@ -111,6 +118,7 @@ class SlotManager:
         self.waiting_since_ms = {
             entry.job_id: self.waiting_since_ms.get(entry.job_id, now_ms) for entry in missing
         }
+        self._tell_of_preferred()
         missing_count, sized = self._missing(missing)
         # Free slots that nobody may take yet will serve some of that, and TaskManagers that registered and have not
         # reported yet.
@@ -135,6 +143,26 @@ class SlotManager:
             )
         )
         self._ask_back()
+
+    def _is_impatient(self, job_id: JobId) -> bool:
+        since_ms = self.waiting_since_ms.get(job_id)
+        if since_ms is None or not self._patience_ms:
+            return False
+        waited_ms = self._endpoint.clock.monotonic_ms() - since_ms
+        return self._patience_ms <= waited_ms < _PREFERRED_FOR * self._patience_ms
+
+    def _tell_of_preferred(self) -> None:
+        """Log once of each job that narrower ones behind it wait for."""
+        preferred = self.matching.admission.first
+        if preferred is not None and preferred != self._preferred:
+            _LOG.warning(
+                "job %s has waited for its slots for more than %g s (%s): it gets what others free, and jobs behind it "
+                "that have none yet wait",
+                preferred.hex()[:8],
+                self._patience_ms / 1000,
+                WIDE_JOB_PATIENCE.key,
+            )
+        self._preferred = preferred
 
     def _ask_back(self) -> None:
         """Have jobs that wait give back slots with which another one could run; those that are busy are asked again."""
@@ -276,7 +304,7 @@ def explain_missing(
         return ""
     needs = ", ".join(
         f"job {entry.job_id.hex()[:8]} lacks {entry.missing_count} of {entry.required_count} slot(s)"
-        f"{_profile_text(entry.profile)}{_HELD_BACK if entry.is_held_back else ''}"
+        f"{_profile_text(entry.profile)}{_wait_text(entry)}"
         for entry in missing
     )
     has = (
@@ -293,6 +321,16 @@ def expected_resources(settings: Settings) -> ResourceProfile:
     else:
         parts = MemoryParts(0, _NO_BOUND, 0, _NO_BOUND, _NO_BOUND, _NO_BOUND, 0)
     return task_manager_resources(settings, parts, external_resource_amounts(settings))
+
+
+def _wait_text(entry: MissingSlots) -> str:
+    if not entry.is_held_back:
+        return ""
+    if entry.waits_for is None:
+        return _HELD_BACK
+    if entry.waits_for == entry.job_id:
+        return _HELD_BACK + _FIRST
+    return f" and takes none before job {entry.waits_for.hex()[:8]}, which has waited for longer"
 
 
 def _profile_text(profile: ResourceProfile) -> str:

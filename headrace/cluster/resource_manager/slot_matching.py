@@ -127,6 +127,8 @@ class MissingSlots:
     missing_count: int
     is_held_back: bool = False
     """Whether it takes none before other jobs have freed as many as it lacks."""
+    waits_for: JobId | None = None
+    """The job before which it takes none, as that has waited for too long: itself, where it is that one."""
 
 
 @dataclass
@@ -151,7 +153,8 @@ class SlotMatching:
     TaskManagers are filled in order of arrival; where slots `are_spread_out`, the one that is used least comes next.
     Those that are blocked (`is_blocked`) come last. Those that were made for requests of one size (`is_sized`) serve no
     request without one. Where slots are not `are_cut`, all are those that are always there. `capacity()` is the number
-    of slots that there can be, if that is known; a TaskManager has `slots_per_worker` of them.
+    of slots that there can be, if that is known; a TaskManager has `slots_per_worker` of them. A job
+    `is_impatient` once it has waited for too long.
     """
 
     new_allocation_id: Callable[[], AllocationId]
@@ -162,9 +165,11 @@ class SlotMatching:
     are_cut: bool = True
     capacity: Callable[[], int | None] = lambda: None
     slots_per_worker: int = 1
+    is_impatient: Callable[[JobId], bool] = lambda _: False
     _slots: dict[ResourceId, dict[int, _Slot]] = field(
         default_factory=dict[ResourceId, dict[int, _Slot]]
     )
+    _served: set[JobId] = field(default_factory=set[JobId], init=False)
     _requirements: dict[JobId, tuple[ResourceRequirement, ...]] = field(
         default_factory=dict[JobId, tuple[ResourceRequirement, ...]]
     )
@@ -204,16 +209,24 @@ class SlotMatching:
             case AllocationAnswered(resource_id, allocation_id, is_accepted):
                 self._answered(resource_id, allocation_id, is_accepted)
         held = self._held()
+        self._served = {job for job in (*self._served, *held) if job in self._requirements}
         self.admission = self._admit(held)
         return self._match(held)
 
     def missing(self) -> list[MissingSlots]:
         """Return the missing slots of each job: those that no free or pending slot serves."""
-        held_back = self.admission.held_back
+        admission = self.admission
+        held_back = admission.held_back
+        in_line = admission.behind | {admission.first}
         held = self._held()
         return [
             MissingSlots(
-                job_id, requirement.profile, requirement.slot_count, count, job_id in held_back
+                job_id,
+                requirement.profile,
+                requirement.slot_count,
+                count,
+                job_id in held_back,
+                admission.first if job_id in in_line else None,
             )
             for job_id in self._requirements
             for requirement, count in self._unfulfilled(job_id, held)
@@ -231,12 +244,18 @@ class SlotMatching:
             *(job_id for job_id in claimed if job_id not in self._requirements),
         ]
         claims = [
-            Claim(job_id, self._claim_of(self._requirements.get(job_id, ())), claimed[job_id])
+            Claim(
+                job_id,
+                self._claim_of(self._requirements.get(job_id, ())),
+                claimed[job_id],
+                has_run=job_id in self._served,
+            )
             for job_id in jobs
         ]
         # A TaskManager that is there may have another number of slots than the settings of this process say.
         more = sum(len(slots) - self.slots_per_worker for slots in self._slots.values())
-        return admit(claims, capacity + more)
+        impatient = [job_id for job_id in self._requirements if self.is_impatient(job_id)]
+        return admit(claims, capacity + more, impatient)
 
     def _are_sizes_mixed(self) -> bool:
         return any(

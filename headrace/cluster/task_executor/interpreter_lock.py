@@ -8,8 +8,6 @@ import contextlib
 import faulthandler
 import logging
 import os
-import subprocess
-import sys
 from threading import Event
 from typing import Final
 
@@ -18,6 +16,7 @@ import msgspec
 from headrace.cluster.task_executor.lock_watcher import (
     RELEASED,
     WatcherConfiguration,
+    WatcherProcess,
     dump_period_s,
 )
 from headrace.core.config import Settings
@@ -31,18 +30,17 @@ _END_TIMEOUT_S: Final = 5.0
 class InterpreterLock:
     """Watches the lock of this process, from `start` to `stop`. One per process: `faulthandler` has one timer."""
 
-    def __init__(self, configuration: WatcherConfiguration) -> None:
+    def __init__(self, configuration: WatcherConfiguration, process: WatcherProcess) -> None:
         self._configuration: Final = configuration
+        self._process: Final = process
         self._period_s: Final = dump_period_s(Settings(configuration.settings))
-        # As it is before a job's files stand in it: the watcher runs nothing of them.
-        self._path: Final = os.pathsep.join(filter(None, sys.path))
         self._is_stopped: Final = Event()
         self._thread: Thread | None = None
         self.watcher_address = ""
         """The endpoint of the LockWatcher; '' until it serves, and where there is none."""
 
     def start(self) -> "InterpreterLock":
-        """Start the watcher process after a while, so that short lives do without; nobody waits for it."""
+        """Tell the watcher process after a while what to watch, so that short lives do without; nobody waits for it."""
         self._thread = start_thread("headrace-lock-watch", self._run)
         return self
 
@@ -53,33 +51,21 @@ class InterpreterLock:
             self._thread.join(2 * _END_TIMEOUT_S)
 
     def _run(self) -> None:
-        if self._is_stopped.wait(self._period_s):
-            return
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "headrace.cluster.task_executor.lock_watcher"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": self._path},
-            )
-        except OSError as error:
-            _LOG.warning("no process watches the interpreter lock: %s", error)
-            return
-        assert process.stdin is not None and process.stdout is not None
-        with process.stdin as pipe, process.stdout as answer, contextlib.suppress(BrokenPipeError):
-            pipe.write(msgspec.json.encode(self._configuration) + b"\n")
-            pipe.flush()
-            self.watcher_address = answer.readline().decode().strip()
-            if self.watcher_address:
-                self._keep_quiet(pipe.fileno())
-            else:
-                _LOG.warning("the process that watches the interpreter lock did not start")
+        with (
+            open(self._process.request, "wb", buffering=0) as pipe,
+            open(self._process.answer, "rb", closefd=False) as answer,
+            contextlib.suppress(BrokenPipeError),
+        ):
+            if not self._is_stopped.wait(self._period_s):
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.write(msgspec.json.encode(self._configuration) + b"\n")
+                    self.watcher_address = answer.readline().decode().strip()
+                if self.watcher_address:
+                    self._keep_quiet(pipe.fileno())
+                else:
+                    _LOG.warning("the process that watches the interpreter lock has ended")
         self.watcher_address = ""
-        try:
-            process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        self._process.end(_END_TIMEOUT_S)
 
     def _keep_quiet(self, pipe: int) -> None:
         os.set_blocking(pipe, False)

@@ -1,15 +1,21 @@
 """LockWatcher: a process beside a TaskManager that tells how long the interpreter lock is held there.
 
-It reads stacks from its standard input, runs no code of users, answers one question, and ends with the TaskManager.
-Started by interpreter_lock.py with a WatcherConfiguration as its first line of input.
+It is forked before the TaskManager has threads and files of a job, waits for a WatcherConfiguration as its first line
+of input, then reads stacks, runs no code of users, answers one question, and ends with the TaskManager.
 """
 
 import asyncio
+import contextlib
+import faulthandler
+import gc
 import os
 import re
-import sys
+import select
+import signal
 import sysconfig
+import traceback
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -28,7 +34,9 @@ from headrace.rpc.tcp import TcpRpcService
 _DUMP_PERIOD_MIN_S: Final = 2.0
 _DUMPS_WITHIN_HEARTBEATS: Final = 2.5
 """Dumps that come until a silent process would count as lost: each is a risk in a process that was only stopped."""
-_PARENT_CHECK_S: Final = 1.0
+_PARENT_CHECK_S: Final = 5.0
+_INPUT, _ANSWER, _FIRST_FREE = 0, 1, 3
+"""Descriptors of a watcher: what it is told, and where it says its address; above standard error it has none."""
 _PIPE_READ_BYTES: Final = 1 << 16
 RELEASED: Final = b"released\n"
 """Line that the process itself writes once it runs again."""
@@ -145,18 +153,16 @@ async def serve_watcher(configuration: WatcherConfiguration) -> None:
     watcher = LockWatcher(service, stacks)
     watcher.start()
     ended = asyncio.Event()
-    pipe = sys.stdin.fileno()
 
     def read() -> None:
-        data = os.read(pipe, _PIPE_READ_BYTES)
+        data = os.read(_INPUT, _PIPE_READ_BYTES)
         if not data:
-            loop.remove_reader(pipe)
+            loop.remove_reader(_INPUT)
             ended.set()
         stacks.receive(data, clock.monotonic_ns())
 
-    loop.add_reader(pipe, read)
-    sys.stdout.write(watcher.address + "\n")
-    sys.stdout.flush()
+    loop.add_reader(_INPUT, read)
+    os.write(_ANSWER, watcher.address.encode() + b"\n")
     while not ended.is_set() and os.getppid() == configuration.parent_pid:
         # A process that the user's code has forked may keep the pipe open.
         try:
@@ -166,20 +172,74 @@ async def serve_watcher(configuration: WatcherConfiguration) -> None:
     await service.stop()
 
 
-def _read_line(pipe: int) -> bytes:
-    """Read no byte more than the line: the rest is the loop's."""
+@dataclass(frozen=True)
+class WatcherProcess:
+    """The process, before it is told what to watch. `request`, `answer`: descriptors of pipes to it and from it."""
+
+    pid: int
+    request: int
+    answer: int
+
+    @classmethod
+    def fork(cls) -> "WatcherProcess":
+        """Fork it from this process, by its main thread and before it starts others; OSError where that cannot be."""
+        parent_pid = os.getpid()
+        own_request, request = os.pipe()
+        answer, own_answer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _become_watcher(own_request, own_answer)
+                _wait_and_serve(parent_pid)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                # Whatever came, the rest of the program is the TaskManager's.
+                os._exit(0)
+        os.close(own_request)
+        os.close(own_answer)
+        return cls(pid, request, answer)
+
+    def end(self, timeout_s: float) -> None:
+        """Wait until it has ended, as it does at the end of its input; kill it where it does not."""
+        poll = select.poll()
+        poll.register(self.answer, 0)
+        has_ended = poll.poll(timeout_s * 1000)
+        os.close(self.answer)
+        # Code of users may have waited for any child of this process, and got this one.
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            if not has_ended:
+                os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+
+def _become_watcher(own_request: int, own_answer: int) -> None:
+    """Let go of all that the TaskManager has open: who waits for its end looks at that."""
+    # Its file is closed below.
+    faulthandler.disable()
+    os.dup2(own_request, _INPUT)
+    os.dup2(own_answer, _ANSWER)
+    # Not up to the limit, which may be a thousand million in a container.
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) >= _FIRST_FREE:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    # Collections would copy what both processes share.
+    gc.freeze()
+
+
+def _wait_and_serve(parent_pid: int) -> None:
     line = bytearray()
     while not line.endswith(b"\n"):
-        byte = os.read(pipe, 1)
-        if not byte:
-            sys.exit(0)
-        line += byte
-    return bytes(line)
-
-
-if __name__ == "__main__":
-    asyncio.run(
-        serve_watcher(
-            msgspec.json.decode(_read_line(sys.stdin.fileno()), type=WatcherConfiguration)
-        )
-    )
+        # A process that the user's code has forked may keep the pipe open.
+        if os.getppid() != parent_pid:
+            return
+        if select.select([_INPUT], [], [], _PARENT_CHECK_S)[0]:
+            # No byte more than the line: the rest is the loop's.
+            byte = os.read(_INPUT, 1)
+            if not byte:
+                return
+            line += byte
+    asyncio.run(serve_watcher(msgspec.json.decode(bytes(line), type=WatcherConfiguration)))

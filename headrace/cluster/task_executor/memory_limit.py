@@ -1,4 +1,4 @@
-"""MemoryLimit: ends a TaskManager that holds more memory than it may, with the cause for its tasks.
+"""MemoryLimit: ends a TaskManager, or a task of Spark, that holds more memory than it may, and tells tasks the cause.
 
 The kernel would end whichever process of the host it likes, without a word; and a limit of the address space would
 count what is only reserved. Without a limit a TaskManager may take what nobody else needs: it ends once the host, or
@@ -6,9 +6,11 @@ the container, is short of memory and it holds more than its share of it.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from typing import Final
 
+from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.ids import size_text
 from headrace.core.process.memory_parts import (
@@ -22,7 +24,6 @@ from headrace.core.process.process_memory import (
     container_memory_bytes,
     resident_memory_bytes,
 )
-from headrace.rpc.endpoint import RpcEndpoint
 
 MEMORY_LIMIT: Final = ConfigOption[SizeBytes | None](
     "headrace.taskmanager.memory.limit",
@@ -46,34 +47,45 @@ MEMORY_RESERVE: Final = ConfigOption(
 INTERVAL_MS: Final = 500.0
 QUICK_INTERVAL_MS: Final = 50.0
 """Interval near the reserve, and while tasks end: a loop that allocates takes a gigabyte in half a second."""
+SLOW_INTERVAL_MS: Final = 5_000.0
+"""The longest interval of looks at memory of which plenty is left: each costs, and a host may have hundreds of them."""
 PATIENCE_MS: Final = 3_000.0
 """Time for which tasks may go on that are told to end, as long as they hold no more meanwhile."""
 _LOG: Final = logging.getLogger(__name__)
 _GROWTH: Final = 1.1
 _NEAR: Final = 4
+_TAKEN_PER_MS: Final = 4 << 20
+"""What one core takes that does nothing but allocate; twice what was measured."""
+_CORE_COUNT: Final = os.cpu_count() or 1
 _RESERVE_MIN_BYTES: Final = 256 << 20
 
 
 class MemoryLimit:
-    """Used on the main thread of `endpoint`.
+    """Used on the thread on which `schedule` has actions run, after so many milliseconds.
 
     `stop_tasks` is told what was exceeded, and returns whether a task goes on; then `end` or, where they do not stop,
     `exit_now` is called once. `is_own`: the process is the TaskManager's alone, so that its end frees its memory.
+    `advice` says what to do.
     """
 
     def __init__(
         self,
-        endpoint: RpcEndpoint,
+        settings: Settings,
+        clock: Clock,
+        schedule: Callable[[float, Callable[[], None]], object],
         *,
         is_own: bool,
         stop_tasks: Callable[[str], bool],
         end: Callable[[str], None],
         exit_now: Callable[[str], None],
+        advice: str = "give the job more TaskManagers, or each of them more memory "
+        f"('{PROCESS_MEMORY.key}')",
         measure: Callable[[], int] = resident_memory_bytes,
         measure_available: Callable[[], int] = available_memory_bytes,
     ) -> None:
-        settings = endpoint.settings
-        self._endpoint: Final = endpoint
+        self._clock: Final = clock
+        self._schedule: Final = schedule
+        self._advice: Final = advice
         self._limit_bytes: Final = settings.get_option(MEMORY_LIMIT)
         self._reserve_bytes: Final = _reserve_bytes(settings) if is_own else 0
         self._share_bytes: Final = share_bytes(settings)
@@ -109,10 +121,10 @@ class MemoryLimit:
             self._exceeded(
                 held_bytes,
                 f"its process holds {size_text(held_bytes)} of memory and may hold {size_text(limit_bytes)} "
-                f"('{MEMORY_LIMIT.key}')",
+                f"('{MEMORY_LIMIT.key}'); {self._advice}",
             )
         else:
-            self._endpoint.schedule_run_async(INTERVAL_MS, self.watch)
+            self._schedule(INTERVAL_MS, self.watch)
 
     def _watch_reserve(self) -> None:
         available_bytes = self._measure_available()
@@ -125,26 +137,27 @@ class MemoryLimit:
                     held_bytes,
                     f"its process holds {size_text(held_bytes)} of memory, more than its share of "
                     f"{size_text(self._share_bytes)}, and its host or container has only {size_text(available_bytes)} "
-                    f"left ('{MEMORY_RESERVE.key}'); give the job more TaskManagers, or each of them more memory "
-                    f"('{PROCESS_MEMORY.key}')",
+                    f"left ('{MEMORY_RESERVE.key}'); {self._advice}",
                 )
                 return
-        is_near = available_bytes < _NEAR * self._reserve_bytes
-        self._endpoint.schedule_run_async(QUICK_INTERVAL_MS if is_near else INTERVAL_MS, self.watch)
+        # All cores together take as long to what is near as the next look may wait.
+        away_ms = (available_bytes - _NEAR * self._reserve_bytes) / (_TAKEN_PER_MS * _CORE_COUNT)
+        delay_ms = min(max(QUICK_INTERVAL_MS, away_ms), SLOW_INTERVAL_MS)
+        self._schedule(delay_ms, self.watch)
 
     def _exceeded(self, first_bytes: int, reason: str) -> None:
-        since_ms = self._endpoint.clock.monotonic_ms()
+        since_ms = self._clock.monotonic_ms()
 
         def look() -> None:
             if not self._stop_tasks(reason):
                 self._end(reason)
             elif (
                 self._measure() > first_bytes * _GROWTH
-                or self._endpoint.clock.monotonic_ms() > since_ms + PATIENCE_MS
+                or self._clock.monotonic_ms() > since_ms + PATIENCE_MS
             ):
                 self._exit_now(reason)
             else:
-                self._endpoint.schedule_run_async(QUICK_INTERVAL_MS, look)
+                self._schedule(QUICK_INTERVAL_MS, look)
 
         look()
 

@@ -128,8 +128,11 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def on_start(self) -> None:
         """Introduce yourself."""
         self._resource_manager.connect()
+        self._artifacts.open()
         MemoryLimit(
-            self,
+            self.settings,
+            self.clock,
+            self.schedule_run_async,
             is_own=self._services.owns_process,
             stop_tasks=self._stop_tasks,
             end=self.end,

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from headrace.cluster.printed_output import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.external_resources import task_manager_resources
 from headrace.cluster.task_executor.interpreter_lock import InterpreterLock
-from headrace.cluster.task_executor.lock_watcher import WatcherConfiguration
+from headrace.cluster.task_executor.lock_watcher import WatcherConfiguration, WatcherProcess
 from headrace.cluster.task_executor.options import (
     CPU_CORES,
     NUMBER_OF_TASK_SLOTS,
@@ -63,22 +64,43 @@ _LOG = logging.getLogger(__name__)
 FATAL_EXIT_CODE: Final = 239
 _CONTROL_THREAD: Final = "headrace-control"
 _CLOSE_TIMEOUT_S: Final = 10.0
-_STOP_POLL_S: Final = 0.1
 _TELL_TIMEOUT_S: Final = 2.0
+
+
+class EndRequest:
+    """Tells a TaskManager to end, from any thread and from a handler of a signal."""
+
+    def __init__(self) -> None:
+        # Unlike an event's `set`, its `put` may interrupt itself.
+        self._told: Final = queue.SimpleQueue[str | None]()
+
+    def set(self) -> None:
+        """Let the TaskManager end; it may be told again, and before it has begun."""
+        self._told.put(None)
+
+    def has_ended(self, reason: str) -> None:
+        """Note the end of the TaskManager."""
+        self._told.put(reason)
+
+    def wait(self) -> str | None:
+        """Wait, without waking meanwhile; return the reason of the end once it has ended, None where it is to end."""
+        return self._told.get()
 
 
 def run_task_manager(
     configuration: TaskManagerConfiguration,
     *,
     on_started: Callable[[TaskManagerLocation], None] | None = None,
-    should_stop: threading.Event | None = None,
+    should_stop: EndRequest | None = None,
     exit_process: Callable[[str], None] | None = None,
     output: PrintedOutput | None = None,
+    lock_watcher: WatcherProcess | None = None,
 ) -> str:
-    """Run a TaskManager until it is stopped by RPC, gives up or `should_stop` is set; return the reason.
+    """Run a TaskManager until it is stopped by RPC, gives up or is told by `should_stop`; return the reason.
 
     A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
-    otherwise. `output`: what is printed here, which the driver is to show.
+    otherwise. `output`: what is printed here, which the driver is to show. `lock_watcher`: forked from this process,
+    which is the TaskManager's own, before it had threads.
     """
     failpoints.arm(Settings(configuration.settings))
     control = EventLoopThread(_CONTROL_THREAD)
@@ -89,9 +111,10 @@ def run_task_manager(
                 control,
                 task_manager,
                 on_started,
-                should_stop,
+                should_stop or EndRequest(),
                 exit_process or _exit_on_the_spot,
                 output,
+                lock_watcher,
             )
     finally:
         control.stop()
@@ -254,23 +277,19 @@ def _serve(
     control: EventLoopThread,
     task_manager: LocalTaskManager,
     on_started: Callable[[TaskManagerLocation], None] | None,
-    should_stop: threading.Event | None,
+    should_stop: EndRequest,
     exit_process: Callable[[str], None],
     output: PrintedOutput | None,
+    lock_watcher: WatcherProcess | None,
 ) -> str:
-    ended = threading.Event()
-    reasons: list[str] = []
-
-    def terminated(reason: str) -> None:
-        reasons.append(reason)
-        ended.set()
-
     def exit_after(error: BaseException) -> None:
         exit_process(f"fatal error: {type(error).__name__}: {error}")
 
     tls = configuration.tls
     is_own = threading.current_thread() is threading.main_thread()
-    interpreter_lock = _interpreter_lock(configuration) if is_own else None
+    interpreter_lock = (
+        None if lock_watcher is None else _interpreter_lock(configuration, lock_watcher)
+    )
 
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
         rpc_service = TcpRpcService(
@@ -289,7 +308,7 @@ def _serve(
         executor = task_manager.create_executor(
             rpc_service,
             exit_process=exit_process,
-            on_terminated=terminated,
+            on_terminated=should_stop.has_ended,
             lock_watcher_address=lambda: (
                 "" if interpreter_lock is None else interpreter_lock.watcher_address
             ),
@@ -314,9 +333,9 @@ def _serve(
     told_exit = ToldExit(tell_exit, (_CONTROL_THREAD,)) if is_own else contextlib.nullcontext()
     try:
         with told_exit:
-            while not ended.wait(_STOP_POLL_S):
-                if should_stop is not None and should_stop.is_set():
-                    executor.end("the process that hosts it was told to stop")
+            while (reason := should_stop.wait()) is None:
+                executor.end("the process that hosts it was told to stop")
+            return reason
     finally:
         watcher.stop()
         if interpreter_lock is not None:
@@ -326,14 +345,25 @@ def _serve(
         # The goodbyes have been written; let them leave before the connections go.
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
-    return reasons[0]
 
 
-def _interpreter_lock(configuration: TaskManagerConfiguration) -> InterpreterLock | None:
-    """Return the watch over the lock of this process, which is its own; None where nobody wants to know."""
-    settings = Settings(configuration.settings)
+def fork_lock_watcher(settings: Settings) -> WatcherProcess | None:
+    """Fork the process that watches the interpreter lock of this one, which has no threads yet and is a TaskManager's.
+
+    None where nobody wants to know.
+    """
     if not settings.duration_ms(HELD_LOCK_TIMEOUT):
         return None
+    try:
+        return WatcherProcess.fork()
+    except OSError as error:
+        _LOG.warning("no process watches the interpreter lock: %s", error)
+        return None
+
+
+def _interpreter_lock(
+    configuration: TaskManagerConfiguration, process: WatcherProcess
+) -> InterpreterLock:
     return InterpreterLock(
         WatcherConfiguration(
             os.getpid(),
@@ -346,7 +376,8 @@ def _interpreter_lock(configuration: TaskManagerConfiguration) -> InterpreterLoc
                 if key != TASK_MANAGER_RPC_PORT.key
             },
             configuration.tls,
-        )
+        ),
+        process,
     )
 
 

@@ -38,10 +38,9 @@ from headrace.connectors.dataframe.staging import (
     PartStagingWriter,
     StagingWriter,
     batch_staging_folder,
-    commits_prepared_files,
-    has_checkpoints,
 )
 from headrace.connectors.files.paths import file_system_of, fixed_place
+from headrace.connectors.prepared_output import commits_prepared_output, has_checkpoints
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.types.arrow_types import data_schema
@@ -325,7 +324,7 @@ class IdempotentForeachBatchSink(Sink):
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         folder = batch_staging_folder(self._payload, context.settings)
-        if commits_prepared_files(context.settings):
+        if commits_prepared_output(context.settings):
             return PartStagingWriter(folder, context)
         return StagingWriter(folder, context)
 

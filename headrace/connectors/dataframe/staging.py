@@ -25,6 +25,7 @@ from headrace.connectors.files.sink.staging import (
     remove_if_spent,
     sweep_abandoned_beside,
 )
+from headrace.connectors.prepared_output import commits_prepared_output
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
@@ -32,20 +33,9 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_types import data_schema
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
-from headrace.graph.pipeline_options import runs_in_batch
 
 DATAFRAMES_FOLDER: Final = "dataframes"
 """Folder of rows that wait for Spark, or were written for it, below `execution.checkpointing.dir`."""
-
-
-def has_checkpoints(settings: Settings) -> bool:
-    """Return whether a job takes checkpoints by itself, so that prepared files are committed with them."""
-    return settings.duration_ms(INTERVAL) > 0
-
-
-def commits_prepared_files(settings: Settings) -> bool:
-    """Return whether a committer takes prepared files: with checkpoints, or at the end of a job in BATCH mode."""
-    return has_checkpoints(settings) or runs_in_batch(settings)
 
 
 def batch_staging_folder(payload: FunctionPayload, settings: Settings) -> str:
@@ -55,7 +45,7 @@ def batch_staging_folder(payload: FunctionPayload, settings: Settings) -> str:
     """
     name = payload.temporary.rpartition("/")[2]
     if payload.staging_path:
-        prepares = commits_prepared_files(settings)
+        prepares = commits_prepared_output(settings)
         return payload.staging_path if prepares else f"{payload.staging_path}/{name}"
     directory = settings.get_option(CHECKPOINT_DIRECTORY)
     if not directory:

@@ -4,10 +4,10 @@ from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.options import INTERVAL
 from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from headrace.connectors.kafka.staged_records import KAFKA_COMMITTER, KafkaPayload
 from headrace.connectors.kafka.writers import DirectKafkaWriter, StagingKafkaWriter
+from headrace.connectors.prepared_output import commits_prepared_output
 from headrace.core.errors import ProgramError
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import (
@@ -61,7 +61,7 @@ class KafkaSink(Sink, SupportsPreprocessing):
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         is_exact = self._guarantee is DeliveryGuarantee.EXACTLY_ONCE
-        if is_exact and context.settings.duration_ms(INTERVAL) > 0:
+        if is_exact and commits_prepared_output(context.settings):
             return StagingKafkaWriter(self._schema, context)
         waits = self._guarantee is not DeliveryGuarantee.NONE
         return DirectKafkaWriter(self._config, self._schema, waits=waits)

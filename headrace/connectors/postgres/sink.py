@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from headrace.checkpoint.options import INTERVAL
 from headrace.connectors.postgres.options import (
     POSTGRES_COMMITTER,
     JdbcConnectionOptions,
@@ -17,6 +16,7 @@ from headrace.connectors.postgres.options import (
     parse_statement,
 )
 from headrace.connectors.postgres.writers import DirectWriter, StagingTableWriter
+from headrace.connectors.prepared_output import commits_prepared_output
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
@@ -99,7 +99,7 @@ class JdbcSink(Sink):
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         is_staged = self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
-        if is_staged and context.settings.duration_ms(INTERVAL) > 0:
+        if is_staged and commits_prepared_output(context.settings):
             return StagingTableWriter(self.connection, context)
         return DirectWriter(self.statement, self.connection, self.execution, context)
 

@@ -81,10 +81,7 @@ class StagedRowsCommitter:
         query = "SELECT last_id FROM headrace_commits WHERE scope = %s FOR UPDATE"
         (last_id,) = execute(query, (scope,)).fetchone()
         names = [part.part for part in parts]
-        query = (
-            "SELECT part, content FROM headrace_staging WHERE part = ANY(%s) "
-            "ORDER BY subtask_index, attempt_number, ordinal"
-        )
+        query = "SELECT part FROM headrace_staging WHERE part = ANY(%s)"
         staged = execute(query, (names,)).fetchall()
         if checkpoint_id <= last_id:
             self._check_committed(checkpoint_id, staged)
@@ -96,8 +93,18 @@ class StagedRowsCommitter:
                 f"{last_id})"
             )
         digests = {part.part: part.digest for part in parts}
-        with self._connection.cursor() as cursor:
-            for name, content in staged:
+        query = (
+            "SELECT part, content FROM headrace_staging WHERE part = ANY(%s) "
+            "ORDER BY subtask_index, attempt_number, ordinal"
+        )
+        # A part at a time: they may be all that a job has written.
+        with (
+            self._connection.cursor() as cursor,
+            self._connection.cursor(name="headrace_parts") as parts_read,
+        ):
+            parts_read.itersize = 1
+            parts_read.execute(query, (names,))
+            for name, content in parts_read:
                 if digests[name] and digest_of(content) != digests[name]:
                     raise StagedRowsLostError(
                         f"part {name} of checkpoint {checkpoint_id} in headrace_staging was changed since it was "

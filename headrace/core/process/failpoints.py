@@ -30,7 +30,8 @@ class Failpoint(enum.Enum):
     """Moments in the life of a TaskManager, in order; those of jobs, publication and commit are the driver's.
 
     TRIGGERED and NOTIFYING: a call to one task was sent. DELETING: a checkpoint's metadata is gone, its files are not.
-    RESULT_CHECKED: the driver has looked whether it leads, and is about to store a result.
+    JOB_CHECKED and RESULT_CHECKED: the driver has looked whether it leads, and is about to store a job or a result.
+    JOB_WRITTEN: a job is stored, and the driver has not looked whether a successor may have read the jobs before.
     """
 
     TASK_MANAGER_REGISTERED = "task-manager.registered"
@@ -46,6 +47,8 @@ class Failpoint(enum.Enum):
     ACKNOWLEDGED = "checkpoint.acknowledged"
     NOTIFIED = "checkpoint.notified"
     JOB_ACCEPTED = "job.accepted"
+    JOB_CHECKED = "job.checked"
+    JOB_WRITTEN = "job.written"
     JOB_STORED = "job.stored"
     TRIGGERED = "checkpoint.triggered"
     PUBLISHING = "checkpoint.publishing"

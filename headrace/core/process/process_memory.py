@@ -70,7 +70,10 @@ def _group_used_bytes(folder: Path) -> int | None:
 
 
 def _limited_groups(proc: Path, cgroup: Path) -> Iterator[tuple[Path, int]]:
-    """Folders and limits of the groups of both versions; a group is bound by those above it."""
+    """Folders and limits of the groups of both versions; a group is bound by those above it.
+
+    A group that may take more than the machine has is left out: version 1 has a limit everywhere.
+    """
     try:
         lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -88,7 +91,7 @@ def _limited_groups(proc: Path, cgroup: Path) -> Iterator[tuple[Path, int]]:
         # In a container the path may be the host's, which is not mounted here: the group itself is then the root.
         for each in (group, *group.parents):
             limit = _limit_of(root / each / name)
-            if limit is not None:
+            if limit is not None and limit < physical_memory_bytes():
                 yield root / each, limit
 
 

@@ -39,10 +39,6 @@ class SenderAccount:
         self.announced_backlog = 0
         self.is_stalled = False
 
-    def can_send(self, cost: int) -> bool:
-        """Return whether data of `cost` segments may leave now."""
-        return self.credit >= cost
-
     def spend(self, cost: int, backlog: int) -> None:
         """Take note that data of `cost` segments leaves and tells of `backlog` segments behind it."""
         if cost > self.credit:

@@ -88,21 +88,6 @@ class ThreadIoPool:
         return True
 
 
-class PostingIo:
-    """Runs jobs through a function such as a transport's `post`: for a simulation, which has one thread."""
-
-    is_concurrent = False
-
-    def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
-        self._post = post
-
-    def submit(self, job: Callable[[], None]) -> None:
-        self._post(job)
-
-    def close(self) -> None:
-        """Do nothing: the simulation's loop runs what was posted."""
-
-
 class InlineIo:
     """Runs jobs on the thread that submits them: for what is on the I/O pool already."""
 

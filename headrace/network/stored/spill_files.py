@@ -7,16 +7,16 @@ Source: Flink FileChannelManagerImpl, PartitionedFile.
 
 import contextlib
 import os
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import gettempdir, mkdtemp
+from tempfile import gettempdir
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from headrace.core.config import ConfigOption, Settings
+from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.network.errors import CorruptFileError, StorageError
 from headrace.network.stored.file_format import FileSeal, pieces_bytes
 
@@ -248,7 +248,7 @@ class SpillDirectories:
         with self._lock:
             folders, self._folders = self._folders, []
         for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_scratch_folder(folder)
 
 
 def describe(error: OSError) -> str:
@@ -258,7 +258,7 @@ def describe(error: OSError) -> str:
 
 def _make_folder(parent: Path) -> Path:
     try:
-        return Path(mkdtemp(prefix="headrace-results-", dir=parent))
+        return make_scratch_folder("headrace-results-", parent)
     except OSError as error:
         raise StorageError(
             str(parent), f"no folder can be made there: {describe(error)}"

@@ -14,6 +14,7 @@ from headrace.core.clock import Clock
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import USER_EXCEPTIONS, short_repr
 from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.functions.runtime_context import ScheduledTimer
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headrace.graph.pipeline_options import (
     AUTO_WATERMARK_INTERVAL,
@@ -38,6 +39,8 @@ _NAMES: Final = {
 }
 WHOLE_SOURCE: Final = ""
 """Split of readers that have only one."""
+_REST_MAX_MS: Final = 1_000
+_RESTS_IN_TIMEOUT: Final = 10
 _LOG: Final = logging.getLogger(__name__)
 _NS_PER_MS: Final = 1_000_000
 
@@ -164,6 +167,9 @@ class EventTimeOutput:
         self._last_reading_ns = context.clock.monotonic_ns()
         self._last_back_pressured_ms = context.back_pressured_ms()
         self._interval_ms = int(context.settings.duration_ms(AUTO_WATERMARK_INTERVAL))
+        self._rest_ms = 0 if strategy is None else _rest_ms(strategy, idle_timeout_ms)
+        self._is_quiet = False
+        self._resting: ScheduledTimer | None = None
         self._trust = TrustedTimes(context)
         self._split_metrics: Final = SplitMetrics(context.metrics, context.clock)
         self.has_polled = True
@@ -180,7 +186,7 @@ class EventTimeOutput:
         if split_id is not None:
             self.add_split(split_id)
         if self._interval_ms > 0:
-            self._schedule()
+            self._schedule(self._interval_ms)
 
     def emit(self, batch: RecordBatch, split_id: str = WHOLE_SOURCE, /) -> None:
         """Emit rows of one split."""
@@ -212,6 +218,7 @@ class EventTimeOutput:
         """Add a split, which holds the watermark back from now on; the unnamed split is removed."""
         if self.watermarks is None:
             return
+        self._end_rest()
         try:
             self.watermarks.add_split(split_id)
         except USER_EXCEPTIONS as error:  # it may make a generator of the program's own
@@ -222,6 +229,7 @@ class EventTimeOutput:
     def release_split(self, split_id: str, /) -> None:
         """Remove a finished split, which no longer holds the watermark back."""
         if self.watermarks is not None:
+            self._end_rest()
             self.watermarks.release_split(split_id)
 
     def emit_watermark(self) -> None:
@@ -260,6 +268,7 @@ class EventTimeOutput:
             self._emit_rows(batch.slice(start), split_id, watermarks)
 
     def _emit_rows(self, batch: RecordBatch, split_id: str, watermarks: SplitWatermarks) -> None:
+        self._end_rest()
         watermarks.activate(split_id)
         self._output.emit_status(False)
         self._output.emit(batch)
@@ -280,14 +289,28 @@ class EventTimeOutput:
             self._silence_clock_ms += max(0.0, elapsed_ms - held_up_ms)
         self._last_reading_ns, self._last_back_pressured_ms = now_ns, back_pressured_ms
 
-    def _schedule(self) -> None:
+    def _schedule(self, delay_ms: int) -> ScheduledTimer:
         timers = self._context.timers
-        timers.schedule(timers.now_ms() + self._interval_ms, self._on_interval)
+        return timers.schedule(timers.now_ms() + delay_ms, self._on_interval)
 
     def _on_interval(self, _time_ms: int) -> None:
+        self._resting = None
         self.emit_watermark()
         self.has_polled = False
-        self._schedule()
+        # Nothing has come for an interval: the watermark stays, and idleness is a matter of many intervals.
+        if self._is_quiet and self._rest_ms > self._interval_ms:
+            self._resting = self._schedule(self._rest_ms)
+        else:
+            self._schedule(self._interval_ms)
+        self._is_quiet = True
+
+    def _end_rest(self) -> None:
+        """Have the next watermark go out after an interval, as something has changed."""
+        self._is_quiet = False
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+            self._schedule(self._interval_ms)
 
     def _assign(self, batch: RecordBatch, assigner: TimestampAssigner) -> Timestamps:
         try:
@@ -299,6 +322,15 @@ class EventTimeOutput:
             return _as_timestamps([extract(row, time) for row, time in rows_with_times])
         except USER_EXCEPTIONS as error:
             raise user_error(error, self._context.operator_name) from error
+
+
+def _rest_ms(strategy: WatermarkStrategy, idle_timeout_ms: int) -> int:
+    """Return the interval of an input from which nothing comes; 0: a generator of the program's own goes by time."""
+    if strategy.generator_supplier is not None:
+        return 0
+    own_ms = strategy.idle_timeout_ms
+    timeout_ms = idle_timeout_ms if own_ms is None else own_ms
+    return min(_REST_MAX_MS, timeout_ms // _RESTS_IN_TIMEOUT) if timeout_ms > 0 else _REST_MAX_MS
 
 
 def _as_timestamps(assigned: list[Any]) -> Timestamps:

@@ -13,11 +13,9 @@ import contextlib
 import logging
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -29,6 +27,7 @@ import msgspec
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import DECODE_ERRORS
+from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.core.threads import Thread, start_thread
 from headrace.rest.connections import TOKEN_VARIABLE
 from headrace.rest.handler_errors import BadRequestError, UnavailableError
@@ -162,14 +161,14 @@ class ProgramRun:
             self._thread.join(_JOIN_S)
 
     def _body(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="headrace-program-"))
+        folder = make_scratch_folder("headrace-program-")
         try:
             self._run(folder)
         except Exception as error:
             _LOG.exception("an uploaded program could not be run")
             self._tell(ProgramOutcome(error=f"it could not be started: {error}"))
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_scratch_folder(folder)
             self._on_ended(self)
 
     def _run(self, folder: Path) -> None:

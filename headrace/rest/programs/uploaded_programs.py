@@ -10,9 +10,7 @@ Source: Flink JarUploadHandler, JarListHandler.
 import contextlib
 import os
 import re
-import shutil
 import stat
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import BinaryIO, Final
 from headrace.core.config import ConfigOption, SizeBytes
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.ids import UniqueId
+from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.core.randomness import system_random
 
 UPLOAD_DIRECTORY: Final = ConfigOption(
@@ -129,12 +128,12 @@ class UploadedPrograms:
     def close(self) -> None:
         """Remove the folder, unless a setting named its parent."""
         if not self._parent and self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_scratch_folder(self._folder)
             self._folder = None
 
     def _made_folder(self) -> Path:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-"))
+            self._folder = make_scratch_folder(f"{_FOLDER}-")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = self._folder.lstat()
         is_private = not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)

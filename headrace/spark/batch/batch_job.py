@@ -35,10 +35,11 @@ from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
     CommitFailedError,
     commit_pause_ms,
     create_committer,
+    is_hopeless,
 )
 from headrace.connectors.dataframe.messages import SINK_COMMITTER, CommitPayload
 from headrace.core.config import Settings
-from headrace.core.errors import USER_EXCEPTIONS, is_outage
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.ids import JobVertexId, OperatorId
 from headrace.functions.sink import commit_key
 from headrace.functions.source import SPLIT_COORDINATOR
@@ -64,6 +65,7 @@ from headrace.spark.batch.spark_aggregates import aggregated_by_spark
 from headrace.spark.batch.split_assignment import assigned_splits
 from headrace.spark.batch.stage_body import failure_in, run_stage
 from headrace.spark.batch.stage_files import StageFiles
+from headrace.spark.batch.stage_memory import memory_settings
 from headrace.spark.batch.subtask_reports import ReportSender
 from headrace.spark.dataframes.sink_coordinator import (
     SinkCommitError,
@@ -71,7 +73,7 @@ from headrace.spark.dataframes.sink_coordinator import (
     scope_of_job,
 )
 from headrace.spark.options import AGGREGATES_IN_SPARK
-from headrace.spark.session.jvm import workers_of
+from headrace.spark.session.jvm import named_workers
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import (
     EDGE,
@@ -80,9 +82,10 @@ from headrace.task.batch.stage_rows import (
     RECEIVER,
     REPORT,
     REPORT_COLUMN,
+    START_ROW,
     SUBTASK_ROW,
-    TIME,
     StageReport,
+    edge_numbers,
     row_column,
     stage_schema,
 )
@@ -103,7 +106,7 @@ _CONF: Final = {
 class BatchJob:
     """Plans, runs and commits one job, on the thread that calls `run`.
 
-    `files`: those that travel with it. `own_workers`: name of the Python workers that run nothing else, if it has some.
+    `files`: those that travel with it. `worker_name`: of the Python workers that import them and no others; empty: any.
     `cluster_settings`: those that the job's own come on top of, for what the driver does.
     """
 
@@ -114,7 +117,7 @@ class BatchJob:
         output_pipe: str,
         sender: ReportSender | None = None,
         files: StageFiles | None = None,
-        own_workers: str = "",
+        worker_name: str = "",
         cluster_settings: Settings | None = None,
     ) -> None:
         self._program_spark: Final = spark
@@ -123,16 +126,18 @@ class BatchJob:
         self._output_pipe: Final = output_pipe
         self._sender: Final = sender
         self._files: Final = files
-        self._own_workers: Final = own_workers
+        self._worker_name: Final = worker_name
         settings = dict(graph.settings)
         settings.pop(CHECKPOINTING_INTERVAL.key, None)
         # State of a few keys at a time needs no files.
         settings[STATE_BACKEND_TYPE.key] = "hashmap"
+        settings |= memory_settings(cluster_settings or Settings({}))
         self._settings: Final = settings
         of_cluster = {} if cluster_settings is None else cluster_settings.to_dict()
         of_cluster.pop(CHECKPOINTING_INTERVAL.key, None)
         self._driver_settings: Final = Settings({**of_cluster, **settings})
         self._kept: list[DataFrame] = []
+        self._starts: Final[dict[int, DataFrame]] = {}
 
     def run(self) -> Iterator[StageReport]:
         """Run all stages, then yield the rows of collect sinks; output is committed before."""
@@ -202,18 +207,23 @@ class BatchJob:
         reports: list[DataFrame] = []
         for vertex in self._graph.vertices:
             out = self._graph.edges_out_of(vertex.vertex_id)
-            tells = not out or any(
-                operator.committer or operator.coordinator == COLLECT_COORDINATOR
-                for operator in vertex.operators
-            )
+            tells = self._tells(vertex)
             frame = self._stage(vertex, out, frames, tells)
             if len(out) + tells > 1:
                 frame = frame.persist(StorageLevel.DISK_ONLY)
                 self._kept.append(frame)
             frames[vertex.vertex_id] = frame
             if tells:
-                reports.append(frame.where(f"{EDGE} = {REPORT}").select(REPORT_COLUMN))
+                told = frame.where(f"{EDGE} = {REPORT}") if out else frame
+                reports.append(told.select(REPORT_COLUMN))
         return frames, reports
+
+    def _tells(self, vertex: JobVertex) -> bool:
+        """Return whether the driver reads the reports of a vertex."""
+        return not self._graph.edges_out_of(vertex.vertex_id) or any(
+            operator.committer or operator.coordinator == COLLECT_COORDINATOR
+            for operator in vertex.operators
+        )
 
     def _stage(
         self,
@@ -240,6 +250,7 @@ class BatchJob:
             reports=tells,
             as_columns=frozenset(one.data_set_id for one in out if self._is_output(one)),
             reads_dataframe=reads_dataframe(vertex),
+            vertex_number=self._graph.vertices.index(vertex),
         )
         # Columns of packets are the same for all types, which stay bytes here: the job may be another user's.
         types = load_types(vertex, VertexPayloads.of(vertex, out)) if spec.as_columns else []
@@ -248,7 +259,7 @@ class BatchJob:
         if source is None:
             source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
-        with workers_of(self._spark.sparkContext, self._own_workers):
+        with named_workers(self._spark.sparkContext, self._worker_name):
             return source.mapInArrow(stage, _spark_schema(schema))
 
     def _input(
@@ -262,38 +273,48 @@ class BatchJob:
         if reads_dataframe(vertex):
             return source_frame(self._spark, vertex, self._graph.edges_out_of(vertex.vertex_id))
         if not into:
-            return self._starts(count, partitions=count)
-        parts = [self._starts(count, partitions=1)]
+            return self._spark.range(0, count, 1, count)
+        parts = [self._starts_of(count)]
         parts += [self._rows_of(edge, frames[edge.source_vertex_id]) for edge in into]
         rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
         dealt = rows.repartitionById(count, RECEIVER)
         if is_keyed:
             # Packets without keys, of a broadcast side, have no hash and come first; others have all the same.
-            return dealt.sortWithinPartitions(HASH, TIME, EDGE, PLACE)
+            return dealt.sortWithinPartitions(HASH, EDGE, PLACE)
         if len({edge.input_number for edge in into}) > 1:
             return dealt.sortWithinPartitions(*_order_of_inputs(into))
+        if self._graph.edges_out_of(vertex.vertex_id):
+            # Packets come in the order in which executors answer. A subtask that runs again because its output was
+            # lost must deal its records as before: some of those who read it may have ended.
+            return dealt.sortWithinPartitions(EDGE, PLACE)
         return dealt
 
-    def _starts(self, count: int, partitions: int) -> DataFrame:
-        """Return a row for each subtask, which says which one it is."""
+    def _starts_of(self, count: int) -> DataFrame:
+        """Return a row for each subtask of a consumer, which says which one it is."""
         # Texts of SQL: a method of a Column makes about ten calls of the JVM, most of them to tell the line it is in.
-        return self._spark.range(0, count, 1, partitions).selectExpr(
-            f"{SUBTASK_ROW} AS {EDGE}",
-            f"CAST(id AS INT) AS {RECEIVER}",
-            f"CAST(NULL AS INT) AS {HASH}",
-            f"CAST(NULL AS BIGINT) AS {TIME}",
-            f"CAST(NULL AS BIGINT) AS {PLACE}",
-        )
+        if count not in self._starts:
+            self._starts[count] = self._spark.range(0, count, 1, 1).selectExpr(
+                f"{SUBTASK_ROW} AS {EDGE}",
+                f"CAST({START_ROW} AS INT) AS {RECEIVER}",
+                f"CAST(NULL AS INT) AS {HASH}",
+                f"CAST(NULL AS BIGINT) AS {PLACE}",
+            )
+        return self._starts[count]
 
     def _rows_of(self, edge: JobEdge, frame: DataFrame) -> DataFrame:
         """Return the rows of one edge as its consumer reads them."""
         out = self._graph.edges_out_of(edge.source_vertex_id)
-        number = next(index for index, one in enumerate(out) if one.data_set_id == edge.data_set_id)
-        return frame.where(f"{EDGE} = {number}").selectExpr(
+        numbers = zip(out, edge_numbers(out), strict=True)
+        number = next(number for one, number in numbers if one.data_set_id == edge.data_set_id)
+        # Each step has Spark analyse the plan again, which in a short job takes longer than its records.
+        if len(out) > 1 or self._tells(self._graph.vertex(edge.source_vertex_id)):
+            frame = frame.where(f"{EDGE} = {number}")
+        if len(out) == 1:
+            return frame
+        return frame.selectExpr(
             f"{edge.input_number} AS {EDGE}",
             RECEIVER,
             HASH,
-            TIME,
             PLACE,
             f"{row_column(number)} AS {row_column(edge.input_number)}",
         )
@@ -338,8 +359,14 @@ class BatchJob:
                     committer.commit(key, COMMIT_ID, effects)
                     return
                 except USER_EXCEPTIONS as error:
-                    if attempt == retries or not is_outage(error):
+                    if attempt == retries or is_hopeless(error):
                         raise CommitFailedError(operator.name, COMMIT_ID, error) from error
+                    _LOG.warning(
+                        "sink '%s' could not commit, and tries again: %s: %s",
+                        operator.name,
+                        type(error).__name__,
+                        error,
+                    )
                     threading.Event().wait(commit_pause_ms(attempt) / 1000)
         finally:
             committer.close()

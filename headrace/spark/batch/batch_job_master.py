@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -79,7 +79,7 @@ from headrace.spark.batch.batch_job import BatchJob
 from headrace.spark.batch.batch_progress import BatchProgress
 from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.stage_body import failure_in
-from headrace.spark.batch.stage_files import StageFiles
+from headrace.spark.batch.stage_files import EntriesInUse, StageFiles, modules_digest
 from headrace.spark.batch.subtask_reports import ReportChannel, SubtaskReport
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import StageReport
@@ -103,6 +103,7 @@ class BatchHost:
 
     Both paths are empty where workers are on other hosts. `blob`: fetches one of a job, on any thread but the
     Dispatcher's. `artifact_parent`: folder for files of jobs on each host, or the system's temporary one.
+    `memory`: settings of what a Python worker may hold.
     """
 
     spark: SparkSession
@@ -111,6 +112,8 @@ class BatchHost:
     blob_server: BlobServerGateway
     blob: Callable[[JobId, BlobKey], bytes]
     artifact_parent: Path | None = None
+    memory: Mapping[str, str] = field(default_factory=dict[str, str])
+    entries_in_use: EntriesInUse = field(default_factory=EntriesInUse)
 
 
 class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
@@ -127,6 +130,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         job_master_id: JobMasterId,
         graph: JobGraph,
         host: BatchHost,
+        submitted_ms: int,
         *,
         is_of_program: bool,
         on_ended: Callable[[ArchivedJob], None],
@@ -138,7 +142,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._is_of_program: Final = is_of_program
         now_ms = self.clock.now_ms()
         self._status = JobStatus.CREATED
-        self._times_ms = {JobStatus.INITIALIZING.name: now_ms, JobStatus.CREATED.name: now_ms}
+        self._times_ms = {JobStatus.INITIALIZING.name: submitted_ms, JobStatus.CREATED.name: now_ms}
         self._progress: Final = BatchProgress(graph, now_ms)
         self._phase_since_ms = now_ms
         self._failure: ErrorInfo | None = None
@@ -442,23 +446,30 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             graph = with_payloads(self._graph, lambda key: host.blob(self._graph.job_id, key))
             if graph.artifacts:
                 files = self._sent_files()
-            # What another process's functions import must meet no module of another job's.
-            brings_modules = not self._is_of_program and graph.settings.get(PYTHON_FILES.key)
-            workers = group if graph.artifacts or brings_modules else ""
             job = BatchJob(
                 host.spark,
                 graph,
                 host.output_pipe,
                 channel.sender,
                 files,
-                workers,
-                self.settings,
+                self._workers,
+                self.settings.with_values(dict(host.memory)),
             )
             return list(job.run())
         finally:
             channel.close()
             if files is not None:
-                files.forget(is_this_host=bool(host.pipe_folder))
+                unused = host.entries_in_use.release(files.entry_names)
+                files.forget(unused if host.pipe_folder else ())
+
+    @property
+    def _workers(self) -> str:
+        """Name of the Python workers that the job shares with none that imports other files; empty: with all."""
+        graph = self._graph
+        if not self._is_of_program and graph.settings.get(PYTHON_FILES.key):
+            # Paths, whose content may be another one by the next job.
+            return graph.job_id.hex()
+        return modules_digest(tuple(map(without_content, graph.artifacts)))
 
     def _sent_files(self) -> StageFiles:
         """Send the files that travel with the job to the executors."""
@@ -469,7 +480,10 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             if key is not None and key not in contents:
                 contents[key] = artifact.content if artifact.key is None else host.blob(job_id, key)
         artifacts = tuple(map(without_content, self._graph.artifacts))
-        return StageFiles.sent(host.spark.sparkContext, artifacts, contents, host.artifact_parent)
+        context, parent = host.spark.sparkContext, host.artifact_parent
+        files = StageFiles.sent(context, artifacts, contents, parent)
+        host.entries_in_use.hold(files.entry_names)
+        return files
 
     def _end_stages(self) -> None:
         """End the job's stages; asks again, as some may yet begin."""

@@ -54,6 +54,7 @@ class BatchJobs:
         rpc_service: RpcService,
         job_master_id: JobMasterId,
         graph: JobGraph,
+        submitted_ms: int,
         on_ended: Callable[[ArchivedJob], None],
     ) -> BatchJobMaster:
         """Make the JobMaster of a job that is being submitted; ProgramError for one that cannot run here."""
@@ -67,6 +68,7 @@ class BatchJobs:
             job_master_id,
             graph if own is None else own,
             self._host,
+            submitted_ms,
             is_of_program=own is not None,
             on_ended=on_ended,
         )
@@ -78,7 +80,10 @@ class BatchJobs:
         """
         refuse_unsupported(graph)
         refuse_job_files(graph)
-        return BatchJob(self._host.spark, graph, self._host.output_pipe).dataframe()
+        host = self._host
+        settings = Settings(dict(host.memory))
+        job = BatchJob(host.spark, graph, host.output_pipe, cluster_settings=settings)
+        return job.dataframe()
 
 
 def _warn_of_idle(graph: JobGraph) -> None:

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -12,14 +13,16 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from headrace.cluster.error_reports import error_info_of
+from headrace.core.config import Settings
 from headrace.core.ids import JobVertexId
 from headrace.core.process.interpreter import settle_interpreter
 from headrace.core.process.process_log import PRINT_PREFIX, print_prefix
 from headrace.gateways.messages import ErrorInfo
 from headrace.spark.batch.stage_files import StageFiles
+from headrace.spark.batch.stage_memory import memory_watched
 from headrace.spark.batch.subtask_reports import ReportSender, SubtaskReporter
 from headrace.spark.workers.worker_output import redirect_standard_output
-from headrace.task.batch.stage_rows import RECEIVER
+from headrace.task.batch.stage_rows import RECEIVER, START_ROW
 from headrace.task.batch.stage_task import StageSpec, StageTask
 
 _MARK: Final = "headrace-failure:"
@@ -73,7 +76,9 @@ def run_stage(
         first = next(filled, None)
         if first is None:
             return  # a share of a DataFrame that has no rows
-        subtask_index = first.column(RECEIVER)[0].as_py()
+        subtask_index = first.column(RECEIVER if RECEIVER in first.schema.names else START_ROW)[
+            0
+        ].as_py()
         task: StageTask | None = None
         vertex_id = spec.vertex.vertex_id
         PRINT_PREFIX.set(print_prefix(subtask_index, spec.vertex.parallelism))
@@ -83,6 +88,8 @@ def run_stage(
             if files is not None:
                 settings = held.enter_context(files.settings(spec.settings))
                 spec = replace(spec, settings=settings)
+            failure = partial(StageFailedError, vertex_id=vertex_id, subtask_index=subtask_index)
+            held.enter_context(memory_watched(spec.vertex.name, Settings(spec.settings), failure))
             task = StageTask(spec, subtask_index, context.taskAttemptId())
             if sender is not None:
                 reporter = SubtaskReporter(sender, vertex_id, subtask_index, task.counts)

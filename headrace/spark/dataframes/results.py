@@ -23,8 +23,8 @@ from headrace.api.transformations import is_bounded
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL
 from headrace.connectors.dataframe.batch_log import BATCH_LOG_FORMAT, BatchLog
 from headrace.connectors.dataframe.sink import DataFrameSink, unwritable_column
-from headrace.connectors.dataframe.staging import has_checkpoints
 from headrace.connectors.files.paths import file_system_of, fixed_place
+from headrace.connectors.prepared_output import has_checkpoints
 from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError, ProgramError
 from headrace.core.randomness import system_random

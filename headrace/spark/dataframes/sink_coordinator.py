@@ -30,8 +30,9 @@ from headrace.connectors.dataframe.sink import (
     batch_count_max,
     batch_function,
 )
-from headrace.connectors.dataframe.staging import batch_staging_folder, has_checkpoints
+from headrace.connectors.dataframe.staging import batch_staging_folder
 from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.prepared_output import has_checkpoints
 from headrace.core.config import Settings
 from headrace.core.errors import (
     USER_EXCEPTIONS,

@@ -128,7 +128,9 @@ def _refusals(conf: Mapping[str, str]) -> list[Finding]:
                 conf,
                 "spark.executor.pyspark.memory",
                 "Spark makes it a limit of address space, under which threads, memory maps and shared memory of a "
-                "TaskManager fail long before memory is short; unset it and use spark.executor.memoryOverhead",
+                "TaskManager, or of a stage in BATCH mode, fail long before memory is short; unset it, give executors "
+                "room by spark.executor.memoryOverhead, and bound each Python worker by "
+                "headrace.taskmanager.memory.limit",
             )
         )
     if conf.get("spark.remote", "") != "":

@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.core.context import SparkContext
 
 from headrace.core.threads import start_thread
-from headrace.spark.options import JOB_VARIABLE
+from headrace.spark.options import WORKERS_VARIABLE
 
 _SESSION_STOPPED: Final = "its SparkSession was stopped"
 _EXIT_TIMEOUT_S = 10.0
@@ -323,19 +323,19 @@ _ENVIRONMENT_LOCK: Final = threading.Lock()
 
 
 @contextlib.contextmanager
-def workers_of(context: SparkContext, job_id: str) -> Generator[None]:
-    """Have functions that are given to Spark meanwhile run in Python workers that serve this job alone.
+def named_workers(context: SparkContext, name: str) -> Generator[None]:
+    """Have functions that are given to Spark meanwhile run in Python workers that run none given under another name.
 
-    An empty id: in those that serve any job.
+    An empty name: in those that run most functions.
     """
     python: Any = context
     with _ENVIRONMENT_LOCK:
-        if not job_id:
+        if not name:
             yield
             return
         environment = python.environment
         # A copy: Spark takes what is there when it is given a function.
-        python.environment = {**environment, JOB_VARIABLE: job_id}
+        python.environment = {**environment, WORKERS_VARIABLE: name}
         try:
             yield
         finally:

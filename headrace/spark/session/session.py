@@ -9,9 +9,7 @@ Source: https://github.com/apache/spark, core/src/main/scala/org/apache/spark/de
 import atexit
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +27,7 @@ from headrace.cluster.task_executor.shuffle_service_loader import refuse_unknown
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
+from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.core.redaction import without_private_values
 from headrace.metrics.reporters.reporter_setup import refuse_unusable_reporters
 from headrace.spark.master import (
@@ -158,7 +157,7 @@ class HostSession:
         stop_jvm()
         _restore_environment(self.environment_before)
         if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            remove_scratch_folder(self.scratch)
 
 
 class _Current:
@@ -247,7 +246,7 @@ def _create(settings: Settings) -> HostSession:
         refuse_unreachable_master(named, timeout_s, SystemClock())
     java = ensure_java()
     submitted = _submitted_configuration()
-    scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
+    scratch = make_scratch_folder("headrace-")
     plan = plan_session(
         settings,
         os.environ,
@@ -341,7 +340,7 @@ def _restore_environment(before: Mapping[str, str | None]) -> None:
 def _abandon(scratch: Path, environment_before: Mapping[str, str | None]) -> None:
     stop_context()
     _restore_environment(environment_before)
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_scratch_folder(scratch)
 
 
 def _is_of_ended_jvm(error: BaseException) -> bool:

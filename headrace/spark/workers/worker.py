@@ -9,11 +9,10 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
@@ -43,6 +42,9 @@ from headrace.spark.workers.worker_process import (
     scratch_directory,
     socket_directory,
 )
+
+if TYPE_CHECKING:
+    from headrace.cluster.task_executor.lock_watcher import WatcherProcess
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -101,10 +103,15 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
     configuration = replace(
         _with_secrets(spec.configuration), external_resources=_external_resources(task_context)
     )
-    place = take_place(Settings(configuration.settings))
+    settings = Settings(configuration.settings)
+    # Imported late: the driver only names this function, and needs no data plane.
+    from headrace.cluster.task_executor.task_manager_runner import fork_lock_watcher
+
+    lock_watcher = fork_lock_watcher(settings)
+    place = take_place(settings)
     watch = ParentWatch(parent_pid, descriptors)
     try:
-        return iter([_host_task_manager(spec, configuration)])
+        return iter([_host_task_manager(spec, configuration, lock_watcher)])
     finally:
         watch.stop()
         if place is not None:
@@ -161,9 +168,10 @@ def _process_log(
         log.close()
 
 
-def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str:
-    # Imported late: the driver only names this function, and needs no data plane.
-    from headrace.cluster.task_executor.task_manager_runner import run_task_manager
+def _host_task_manager(
+    spec: WorkerSpec, given: TaskManagerConfiguration, lock_watcher: "WatcherProcess | None"
+) -> str:
+    from headrace.cluster.task_executor.task_manager_runner import EndRequest, run_task_manager
 
     with (
         scratch_directory(os.environ) as scratch,
@@ -183,7 +191,9 @@ def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str
         _LOG.info(
             "TaskManager %s in process %d, scratch %s", given.resource_id, os.getpid(), scratch
         )
-        should_stop = threading.Event()
+        should_stop = EndRequest()
         # Sent to every process of a machine that ends: whoever works with this one is told before it is gone.
         signal.signal(signal.SIGTERM, lambda *_: should_stop.set())
-        return run_task_manager(configuration, output=output, should_stop=should_stop)
+        return run_task_manager(
+            configuration, output=output, should_stop=should_stop, lock_watcher=lock_watcher
+        )

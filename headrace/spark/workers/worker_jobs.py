@@ -19,7 +19,7 @@ from pyspark.core.context import SparkContext
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
-from headrace.spark.session.jvm import ApplicationSlots, jvm_calls, jvm_context, workers_of
+from headrace.spark.session.jvm import ApplicationSlots, jvm_calls, jvm_context, named_workers
 from headrace.spark.session.spark_errors import root_message
 from headrace.spark.workers.worker_sizes import WorkerSizes
 
@@ -140,7 +140,7 @@ class SparkWorkerJobs:
             )
             self._context.addJobTag(WORKER_TAG)
             try:
-                with workers_of(self._context, ""):
+                with named_workers(self._context, ""):
                     return start_job(self._context, rdd)
             finally:
                 # The next job of this thread must not be taken for this worker's.

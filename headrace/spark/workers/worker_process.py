@@ -99,7 +99,11 @@ def sweep(root: Path) -> None:
     """Remove directories below `root` of TaskManagers whose process has ended."""
     for entry in root.iterdir():
         match = _SCRATCH.match(entry.name)
-        if match is not None and not _is_running(int(match.group(1))):
+        if match is None or _is_running(int(match.group(1))):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if entry.lstat().st_uid != os.geteuid():
+                continue
             shutil.rmtree(entry, ignore_errors=True)
 
 

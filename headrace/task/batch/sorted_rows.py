@@ -8,6 +8,7 @@ Source: Flink ExternalSorter, MultiInputSortingDataInput.
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO, Final
 
 import numpy as np
@@ -26,6 +27,8 @@ from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
 
 SORTED_RUN_BYTES: Final = 64 << 20
 _BLOCK_ROWS: Final = 16_384
+_STRETCH_ROWS: Final = 256
+"""Average rows of equal hashes from which on to copy them as they lie is faster than to gather them one by one."""
 _SIGN_BIT: Final = np.uint32(1 << 31)
 RowOrder = npt.NDArray[np.intp]
 _LAST_COLUMNS: Final = (ROW_KIND_COLUMN, TIMESTAMP_COLUMN, KEY_COLUMN, KEY_HASH_COLUMN)
@@ -224,6 +227,10 @@ def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:
     if len(parts) == 1:
         ((number, rows),) = parts
         return OrderedRows(inputs, hashes, {number: rows})
+    as_stretches = _merged_stretches(parts)
+    if as_stretches is not None:
+        hashes = as_stretches.column(KEY_HASH_COLUMN).to_numpy()
+        return OrderedRows(inputs, hashes, {parts[0][0]: as_stretches})
     known = [_times(rows) for _, rows in parts]
     times: Timestamps | None = None
     if any(one is not None for one in known):
@@ -251,6 +258,28 @@ def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:
             for side, rows in rows_of.items()
         }
     return OrderedRows(inputs[order], hashes[order], rows_of)
+
+
+def _merged_stretches(parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch | None:
+    """Merge rows without times of one input, of few keys; None for others."""
+    schema = parts[0][1].schema
+    if TIMESTAMP_COLUMN in schema.names or any(
+        number != parts[0][0] or not rows.schema.equals(schema) for number, rows in parts
+    ):
+        return None
+    firsts: list[KeyHashes] = []
+    stretches: list[tuple[pa.RecordBatch, int, int]] = []
+    for _, rows in parts:
+        hashes: KeyHashes = rows.column(KEY_HASH_COLUMN).to_numpy()
+        starts = np.concatenate(([0], np.flatnonzero(hashes[1:] != hashes[:-1]) + 1))
+        if len(starts) * _STRETCH_ROWS > len(hashes):
+            return None
+        firsts.append(hashes[starts])
+        bounds = [*starts.tolist(), len(hashes)]
+        stretches += [(rows, begin, end) for begin, end in pairwise(bounds)]
+    order = np.argsort(np.concatenate(firsts), kind="stable").tolist()
+    in_order = [stretches[place] for place in order]
+    return pa.concat_batches([rows.slice(begin, end - begin) for rows, begin, end in in_order])
 
 
 def as_one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

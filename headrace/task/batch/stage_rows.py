@@ -1,18 +1,18 @@
 """Rows that leave a stage: those of each outgoing edge, and reports to the driver, in one schema.
 
-    edge      number of the edge among those of the vertex, or REPORT
+    edge      number of the edge (`edge_numbers`), or REPORT
     receiver  the consumer's subtask that the row is for
-    hash      the key's hash, null where the edge has no keys; of packed rows 0, as theirs lie within
-    time      event timestamp, null without one, and on packed rows
+    hash      null where the edge has no keys, else 0: the keys' hashes and the times of packed rows lie within
     place     number that tells the producers' rows apart, in each one's order
     report    a StageReport, on rows of REPORT alone
     row<n>    the row itself, or many packed ones, on rows of edge n alone (`edge_rows`)
 
-A consumer reads the edges of its inputs as columns `row0` and `row1`, with the input's number in `edge`.
+A consumer reads the edges of its inputs as columns `row0` and `row1`, with the input's number in `edge`. A source reads
+its subtask's number as START_ROW.
 A partition's number in Spark is no subtask's: where stages are united, those of the second come behind the first's.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import RecordBatch, concat_batches
+from headrace.graph.job_graph import JobEdge
 from headrace.network.batches.channel_selectors import (
     ChannelSelector,
     in_order,
@@ -37,10 +37,12 @@ SUBTASK_ROW: Final = -2
 EDGE: Final = "edge"
 RECEIVER: Final = "receiver"
 HASH: Final = "hash"
-TIME: Final = "time"
 PLACE: Final = "place"
+START_ROW: Final = "id"
+"""The column of Spark's ranges."""
 REPORT_COLUMN: Final = "report"
-_PLACE_BITS: Final = 40
+_PLACE_BITS: Final = 36
+_SUBTASK_BITS: Final = 15
 """Bits of a row's number within its producer: a million million rows of each."""
 _ROWS_MAX: Final = 8_192
 """Rows of one batch that Spark gets."""
@@ -73,17 +75,21 @@ def row_column(number: int) -> str:
     return f"row{number}"
 
 
-def stage_schema(edges: Sequence[EdgeForm]) -> pa.Schema:
-    """Return the columns of a stage with these outgoing edges."""
+def edge_numbers(edges: Sequence[JobEdge]) -> tuple[int, ...]:
+    """Return the numbers of a vertex's outgoing edges: of a single one that of its input, which reads it as it is."""
+    return (edges[0].input_number,) if len(edges) == 1 else tuple(range(len(edges)))
+
+
+def stage_schema(edges: Mapping[int, EdgeForm]) -> pa.Schema:
+    """Return the columns of a stage with these outgoing edges, by number."""
     return pa.schema(
         [
             pa.field(EDGE, pa.int32()),
             pa.field(RECEIVER, pa.int32()),
             pa.field(HASH, pa.int32()),
-            pa.field(TIME, pa.int64()),
             pa.field(PLACE, pa.int64()),
             pa.field(REPORT_COLUMN, pa.binary()),
-            *(pa.field(row_column(index), edge.struct_type) for index, edge in enumerate(edges)),
+            *(pa.field(row_column(number), edge.struct_type) for number, edge in edges.items()),
         ]
     )
 
@@ -91,11 +97,14 @@ def stage_schema(edges: Sequence[EdgeForm]) -> pa.Schema:
 class StageRows:
     """Gathers the rows of one subtask until Spark takes them."""
 
-    def __init__(self, edges: Sequence[EdgeForm], subtask_index: int) -> None:
+    def __init__(
+        self, edges: Mapping[int, EdgeForm], subtask_index: int, vertex_number: int = 0
+    ) -> None:
+        """`vertex_number`: of its vertex in the job, so that no two producers of a job have a place in common."""
         self._edges: Final = edges
         self._schema: Final = stage_schema(edges)
         self._subtask_index: Final = subtask_index
-        self._place = subtask_index << _PLACE_BITS
+        self._place = (vertex_number << _SUBTASK_BITS | subtask_index) << _PLACE_BITS
         self._batches: list[pa.RecordBatch] = []
         self._gathered_count = 0
         self._gathered_bytes = 0
@@ -163,11 +172,6 @@ class StageRows:
             PLACE: pa.array(np.arange(self._place, self._place + count, dtype=np.int64)),
             row_column(edge): structs,
         }
-        if batch.key_hashes is not None:
-            columns[HASH] = pa.array(batch.key_hashes)
-        if batch.timestamps is not None:
-            times = batch.timestamps
-            columns[TIME] = pa.array(times, mask=times == MIN_TIMESTAMP)
         self._place += count
         self.record_count += count
         self._append(count, columns)

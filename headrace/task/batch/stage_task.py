@@ -50,6 +50,7 @@ from headrace.task.batch.stage_rows import (
     EdgeForm,
     StageReport,
     StageRows,
+    edge_numbers,
     row_column,
 )
 from headrace.task.chain.operator_chain import OperatorChain
@@ -83,7 +84,7 @@ class StageSpec:
 
     `collects`: operators whose events go to the driver; `reports`: whether the driver reads this stage's reports.
     `as_columns`: outgoing edges whose rows Spark itself reads, as columns.
-    `reads_dataframe`: its input is a DataFrame's rows, and not those of edges.
+    `reads_dataframe`: its input is a DataFrame's rows, and not those of edges. `vertex_number`: its own of the job.
     """
 
     job_id: JobId
@@ -97,6 +98,7 @@ class StageSpec:
     reports: bool
     as_columns: frozenset[IntermediateDataSetId] = frozenset()
     reads_dataframe: bool = False
+    vertex_number: int = 0
 
 
 class _Listener:
@@ -210,15 +212,15 @@ def edge_forms(
     types: Sequence[OperatorTypes],
     edges: Sequence[JobEdge],
     as_columns: frozenset[IntermediateDataSetId] = frozenset(),
-) -> list[EdgeForm]:
-    """Return the forms of the rows of a vertex's outgoing edges; `types` belong to its operators.
+) -> dict[int, EdgeForm]:
+    """Return the forms of the rows of a vertex's outgoing edges, by number; `types` belong to its operators.
 
     `as_columns`: edges whose rows Spark itself reads; other rows are packed.
     """
-    return [
-        _columns_of(edge, vertex, types) if edge.data_set_id in as_columns else PackedRows()
-        for edge in edges
-    ]
+    return {
+        number: _columns_of(edge, vertex, types) if edge.data_set_id in as_columns else PackedRows()
+        for number, edge in zip(edge_numbers(edges), edges, strict=True)
+    }
 
 
 def _columns_of(edge: JobEdge, vertex: JobVertex, types: Sequence[OperatorTypes]) -> EdgeRows:
@@ -262,7 +264,7 @@ class StageTask:
         self._chain: OperatorChain | None = None
         self._records_in = 0
         self._sorted: Final = SortedRows(directory)
-        self._rows = StageRows((), subtask_index)
+        self._rows = StageRows({}, subtask_index)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take all input and yield all output."""
@@ -275,8 +277,9 @@ class StageTask:
             schema = data_schema(types[0].output.value_type)
             door = _DataFrameRows((batch for batch in batches if batch.num_rows), schema)
             self._environment = replace(self._environment, ingest=door)
-        forms = edge_forms(vertex, types, [one.edge for one in spec.edges], spec.as_columns)
-        rows = self._rows = StageRows(forms, self._subtask_index)
+        edges = [one.edge for one in spec.edges]
+        forms = edge_forms(vertex, types, edges, spec.as_columns)
+        rows = self._rows = StageRows(forms, self._subtask_index, spec.vertex_number)
         chain = self._chain = OperatorChain(
             self._environment,
             types,
@@ -287,7 +290,7 @@ class StageTask:
             self._mailbox,
             lambda: 0.0,
         )
-        for number, one in enumerate(spec.edges):
+        for number, one in zip(edge_numbers(edges), spec.edges, strict=True):
             write = rows.writer(number, self._selector(one))
             chain.send_to(one.edge.source_operator_id, write, one.edge.side_output_tag)
         chain.open()
@@ -351,7 +354,9 @@ class StageTask:
 
     def _selector(self, edge: StageEdge) -> ChannelSelector | int:
         kind = edge.edge.partitioner.kind
-        if kind is PartitionerKind.BROADCAST:
+        # Where all rows have one way to go, only a user's partitioner is asked, for what it raises.
+        is_only_one = edge.consumer_parallelism == 1 and kind is not PartitionerKind.CUSTOM
+        if kind is PartitionerKind.BROADCAST or is_only_one:
             return edge.consumer_parallelism
         if kind is PartitionerKind.FORWARD:
             return _OwnSubtask(self._subtask_index)

@@ -1,5 +1,6 @@
 """GateDebloating: looks at a task's gates every so often and tells producers how many rows to have in flight.
 
+It rests while nothing comes, until the task has taken in rows again: an idle task wakes for nothing.
 Source: Flink StreamTask.scheduleBufferDebloater.
 """
 
@@ -53,6 +54,8 @@ class GateDebloating:
             _Watched(gate, BufferDebloater.from_settings(settings, max(1, gate.number_of_channels)))
             for gate in (gates if is_debloated(settings) else ())
         ]
+        self.is_resting = False
+        """True while no look is due: nothing was taken in before the last one, and nothing waited."""
 
     @property
     def in_flight_bytes(self) -> int | None:
@@ -71,18 +74,28 @@ class GateDebloating:
         for watched in self._watched:
             watched.gate.limit_in_flight(watched.debloater.announced_rows)
             watched.active_ms = self._active_ms()
-        if self._watched:
-            self._schedule()
+        self.is_resting = bool(self._watched)
 
-    def _schedule(self) -> None:
+    def resume(self) -> None:
+        """Look again after a while, if rows have come since it rests. After each round of the task."""
+        if any(each.new_rows for each in self._watched):
+            self.is_resting = False
+            # A whole period, however short rounds may be later: the time of the first batch is not known yet.
+            self._schedule(is_first=True)
+
+    def _schedule(self, is_first: bool = False) -> None:
         growing = [each for each in self._watched if each.debloater.is_growing]
         delay_ms = self._growing_period_ms if growing else self._period_ms
-        if any(each.new_rows or each.looked_ms == self._timers.now_ms() for each in growing):
+        if not is_first and any(
+            each.new_rows or each.looked_ms == self._timers.now_ms() for each in growing
+        ):
             delay_ms = min(delay_ms, _ROUND_LOOK_MS)
         self._timers.schedule(self._timers.now_ms() + delay_ms, self._look)
 
     def _look(self, _time_ms: int) -> None:
         now_ms, active_ms = self._timers.now_ms(), self._active_ms()
+        if not any(each.new_rows or each.gate.queued_bytes for each in self._watched):
+            self.is_resting = True
         for watched in self._watched:
             gate, taken_rows = watched.gate, watched.new_rows
             if not taken_rows and gate.queued_bytes:
@@ -107,7 +120,8 @@ class GateDebloating:
                 watched.looked_ms = now_ms
             if wanted is not None:
                 gate.limit_in_flight(wanted)
-        self._schedule()
+        if not self.is_resting:
+            self._schedule()
 
 
 def _wanted_bytes(watched: _Watched) -> int:

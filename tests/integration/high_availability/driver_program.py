@@ -2,9 +2,10 @@
 
 Its arguments are a JSON file with its settings, a scratch folder, and a file that arms failpoints of its own. It reads
 words, one a line: `submit <file with a job graph>`, `running <job id>`, `result <job id>`, `die-with-one`, which kills
-a TaskManager and itself, `workers`, `fail <part>`, which plants a bug in a part of the control plane, `shut-down` and,
-at the end of the input, closes what it has. It prints a line of JSON for each thing that happens. Where `rest.port` is
-set it serves REST, as a session does; and as a session it says at its end, and with its exit code, why it has ended.
+a TaskManager and itself, `workers`, `jobs`, `fail <part>`, which plants a bug in a part of the control plane,
+`shut-down` and, at the end of the input, closes what it has. It prints a line of JSON for each thing that happens.
+Where `rest.port` is set it serves REST, as a session does; and as a session it says at its end, and with its exit code,
+why it has ended.
 """
 
 import contextlib
@@ -93,7 +94,25 @@ def await_running(handle: ClusterHandle, job_hex: str) -> None:
         for number, vertex in enumerate(details.vertices)
         for task in vertex.subtasks
     }
-    tell("running", restored=None if restored is None else restored.checkpoint_id, places=places)
+    tell(
+        "running",
+        restored=None if restored is None else restored.checkpoint_id,
+        places=places,
+        submitted_ms=details.status_timestamps_ms[JobStatus.INITIALIZING.name],
+        started_ms=min(details.status_timestamps_ms.values()),
+    )
+
+
+def tell_jobs(handle: ClusterHandle) -> None:
+    """Tell which jobs this driver knows once it leads, and has read them."""
+    pause = threading.Event()
+    while True:
+        try:
+            jobs = handle.call(handle.dispatcher.list_jobs(), WAIT_S)
+            break
+        except NotLeadingError:
+            pause.wait(0.1)
+    tell("jobs", ids=[str(job.job_id) for job in jobs])
 
 
 ENDPOINTS: Final[dict[str, Callable[[Cluster], Any]]] = {
@@ -163,6 +182,8 @@ def obey(handle: ClusterHandle, driver: ProcessDriver, web_monitor: WebMonitor) 
             case ["workers"]:
                 live = {each.name: each.pid for each in driver.live}
                 tell("workers", pids=sorted(live.values()), names=live)
+            case ["jobs"]:
+                tell_jobs(handle)
             case ["fail", part]:
                 fail(part, handle, web_monitor)
             case ["shut-down"]:

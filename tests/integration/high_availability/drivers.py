@@ -20,6 +20,8 @@ from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.checkpoint.options import INTERVAL
 from headrace.checkpoint.storage.file_systems import child_uri, files_below, is_uri, read_all
 from headrace.checkpoint.storage.metadata_key import KEY_FILE, metadata_key
+from headrace.cluster.high_availability.coordination import open_coordination
+from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.common import Encoder
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings
@@ -32,6 +34,7 @@ from headrace.datastream.state import MapStateDescriptor
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from testkit.chaos.checkpoint_pointers import PointerWatch, look_at
+from testkit.kubernetes_api import KubernetesApi
 from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT
 from tests.integration.programs.committed_lines import committed_lines
@@ -52,6 +55,21 @@ def settings_of(folder: Path) -> dict[str, str]:
         "taskmanager.memory.network.min": "32mb",
         "taskmanager.memory.network.max": "32mb",
         "resourcemanager.taskmanager-timeout": "1 h",
+    }
+
+
+def kubernetes_options(folder: Path, api: KubernetesApi, *, lease: str) -> dict[str, str]:
+    """Return the settings of a driver that elects its leader at a stand-in. `lease`: its duration, 3 s at least."""
+    file = folder / "kube-config"
+    file.write_text(api.kube_config())
+    election = "high-availability.kubernetes.leader-election."
+    return {
+        "high-availability.type": "kubernetes",
+        "kubernetes.config.file": str(file),
+        "kubernetes.cluster-id": "orders",
+        "kubernetes.namespace": "streams",
+        f"{election}lease-duration": lease,
+        f"{election}retry-period": "1 s",
     }
 
 
@@ -187,17 +205,21 @@ class DriverProcess:
 class Rivals:
     """Drivers of one cluster in one folder, whose common storage lies there, or in an object store."""
 
-    def __init__(self, folder: Path, store_uri: str = "") -> None:
+    def __init__(
+        self, folder: Path, store_uri: str = "", options: Mapping[str, str] | None = None
+    ) -> None:
+        """`options`: of all drivers, such as the service through which they elect their leader."""
         self.folder: Final = folder
         self._store_uri: Final = store_uri or str(folder / "ha")
         self.storage: Final = folder / "ha" / "test"
         """Only where it is a folder."""
         self.uri: Final = child_uri(self._store_uri, "test")
+        self._common: Final = {"high-availability.storageDir": self._store_uri, **(options or {})}
         self._drivers: Final[list[DriverProcess]] = []
         self._watches: Final[dict[JobId, PointerWatch]] = {}
 
     def start(self, name: str, *, failpoints: str = "", **options: str) -> DriverProcess:
-        options = {"high-availability.storageDir": self._store_uri, **options}
+        options = {**self._common, **options}
         driver = DriverProcess(self.folder, name, failpoints=failpoints, **options)
         self._drivers.append(driver)
         driver.wait_for("started")
@@ -218,9 +240,27 @@ class Rivals:
 
         wait_until(lambda: not left(), 60, f"no file of the job: {left()}")
 
-    def record(self, epoch: int) -> str:
-        """Return the record of who led then."""
-        return bytes(read_all(child_uri(self.uri, "leader", f"epoch-{epoch:08d}"))).decode()
+    def leader(self) -> LeaderRecord:
+        """Return the record of who leads, or led last."""
+        settings = Settings(settings_of(self.folder) | self._common)
+        coordination = open_coordination(settings, system_random())
+        try:
+            found = coordination.records.newest()
+        finally:
+            coordination.close()
+        assert found is not None, "nobody has ever led"
+        return found
+
+    def assert_gave_nothing_back(self, first: DriverProcess, second: DriverProcess) -> None:
+        """Check the records of two leaders that have followed on each other: neither has ended the second's term."""
+        record = self.leader()
+        assert (record.epoch, record.is_released) == (2, False)
+        assert f"process {second.pid} " in record.holder
+        if self._common.get("high-availability.type", "file") == "file":
+            uri = child_uri(self.uri, "leader", "epoch-00000001")
+            own = bytes(read_all(uri)).decode()
+            assert f"process {first.pid} " in own
+            assert '"is_released":false' in own, "it gave back what was not its own any more"
 
     def newest_checkpoint(self, job: "NumbersJob") -> int | None:
         """Return the checkpoint from which whoever comes next has to go on."""
@@ -237,11 +277,16 @@ class Rivals:
             lambda: look_at(folder, lambda: metadata_key(key)), 0.5 if is_uri(self.uri) else 0.05
         )
 
+    def await_watched(self, job: "NumbersJob", after: int) -> None:
+        """Wait until the watch of a job has itself seen a checkpoint newer than `after`."""
+        pointers = self._watches[job.job_id].pointers
+        wait_until(lambda: pointers.newest_seen > after, 120, f"a checkpoint after {after}")
+
     def pointer_mistakes(self, job: "NumbersJob") -> tuple[str, ...]:
         """End the watch of a job, and return what it has found."""
         watch = self._watches.pop(job.job_id)
         mistakes = watch.stop()
-        return mistakes if watch.pointers.seen_count else ("no checkpoint was seen", *mistakes)
+        return mistakes if watch.pointers.newest_seen else ("no checkpoint was seen", *mistakes)
 
     def dispose(self) -> None:
         for driver in self._drivers:
@@ -251,8 +296,10 @@ class Rivals:
 
 
 @contextlib.contextmanager
-def rivals(folder: Path, store_uri: str = "") -> Generator[Rivals]:
-    one = Rivals(folder, store_uri)
+def rivals(
+    folder: Path, store_uri: str = "", options: Mapping[str, str] | None = None
+) -> Generator[Rivals]:
+    one = Rivals(folder, store_uri, options)
     try:
         yield one
     finally:

@@ -165,12 +165,12 @@ def kill_with_task_manager(folder: Path) -> Outcome:
         )
 
 
-def kill_without_pause(folder: Path) -> Outcome:
-    """Kill whoever leads, as soon as it does, for a minute; a standby waits always. Then nothing more happens."""
+def kill_without_pause(folder: Path, duration_s: float = _WITHOUT_PAUSE_S) -> Outcome:
+    """Kill whoever leads, as soon as it does, for so long; a standby waits always. Then nothing more happens."""
     with rivals(folder) as pair:
         job = NumbersJob(folder, count=6_000, parallelism=_TASK_COUNT)
         leader, standby = _leader_and_standby(pair, job)
-        end_s = time.monotonic() + _WITHOUT_PAUSE_S
+        end_s = time.monotonic() + duration_s
         killed_count = 0
         while time.monotonic() < end_s:
             leader.kill()
@@ -181,7 +181,7 @@ def kill_without_pause(folder: Path) -> Outcome:
         killed_s = time.monotonic()
         running = _await_running(standby, job)
         return Outcome(
-            "for a minute each leader as soon as it led",
+            f"for {duration_s:g} s each leader as soon as it led",
             running["at"] - killed_s,
             _end(standby, pair, job),
             bound_s=15.0,
@@ -202,10 +202,8 @@ def freeze_past_lease(folder: Path) -> Outcome:
         wait_until(lambda: first.is_frozen, 120, "the leader is frozen")
         frozen_s = time.monotonic()
         running = _await_running(second, job)
-        before = pair.newest_checkpoint(job) or 0
-        wait_until(
-            lambda: (pair.newest_checkpoint(job) or 0) > before, 120, "a checkpoint of the next one"
-        )
+        # The order of what one look finds is not known: the successor's checkpoint has to be seen first.
+        pair.await_watched(job, after=pair.newest_checkpoint(job) or 0)
         first.go_on()
         first.await_log("this process stands by")
         return Outcome(

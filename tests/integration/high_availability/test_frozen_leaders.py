@@ -49,14 +49,12 @@ def assert_stands_by_behind_its_successor(
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
-    record = pair.record(1)
-    assert f"process {first.pid} " in record
-    assert '"is_released":false' in record, "it gave back what was not its own any more"
+    pair.assert_gave_nothing_back(first, second)
     second.close()
     first.await_log("this process leads the cluster 'test' (epoch 3)")
 
 
-@pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)
+@pytest.mark.parametrize("pair", ["folder", "s3", "zookeeper", "kubernetes"], indirect=True)
 def test_a_leader_that_was_frozen_past_its_lease_stands_by_and_leads_again(pair: Rivals) -> None:
     job = NumbersJob(pair.folder, count=COUNT)
     first = pair.start("first")
@@ -83,6 +81,11 @@ def test_a_leader_that_was_frozen_past_its_lease_stands_by_and_leads_again(pair:
         (Failpoint.COMMIT_HALF, "folder"),
         (Failpoint.JOB_STORED, "folder"),
         (Failpoint.JOB_STORED, "s3"),
+        (Failpoint.DELETING, "kubernetes"),
+        (Failpoint.PUBLISHING, "kubernetes"),
+        (Failpoint.METADATA_WRITTEN, "kubernetes"),
+        (Failpoint.COMMIT_HALF, "kubernetes"),
+        (Failpoint.JOB_STORED, "kubernetes"),
     ],
     indirect=["pair"],
     ids=lambda value: value if isinstance(value, str) else value.value,
@@ -92,10 +95,12 @@ def test_what_a_frozen_leader_was_about_to_write_changes_nothing(
 ) -> None:
     job = NumbersJob(pair.folder, count=COUNT)
     # Early enough for an object store, in which the job has few checkpoints before it ends.
+    pair.watch_pointers(job)
     time_text = {Failpoint.JOB_STORED: "", Failpoint.PUBLISHING: "#2"}.get(point, "#3")
     first, second = frozen_beside_standby(pair, job, f"{point.value}{time_text}=stop")
     lead_in_its_place(second, job)
     assert_stands_by_behind_its_successor(first, second, job, pair)
+    assert pair.pointer_mistakes(job) == ()
 
 
 def test_a_leader_that_freezes_amid_a_deletion_takes_no_increment_from_its_successor(
@@ -109,7 +114,7 @@ def test_a_leader_that_freezes_amid_a_deletion_takes_no_increment_from_its_succe
     assert_stands_by_behind_its_successor(first, second, job, pair)
 
 
-@pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)
+@pytest.mark.parametrize("pair", ["folder", "s3", "kubernetes"], indirect=True)
 def test_a_leader_that_freezes_when_the_end_of_a_job_is_stored_leaves_the_rest_to_its_successor(
     pair: Rivals,
 ) -> None:
@@ -125,7 +130,7 @@ def test_a_leader_that_freezes_when_the_end_of_a_job_is_stored_leaves_the_rest_t
     pair.assert_forgotten(job)
 
 
-@pytest.mark.parametrize("pair", ["folder", "s3"], indirect=True)
+@pytest.mark.parametrize("pair", ["folder", "s3", "kubernetes"], indirect=True)
 def test_a_leader_that_freezes_before_it_stores_the_end_of_a_job_does_not_end_it(
     pair: Rivals,
 ) -> None:
@@ -141,3 +146,20 @@ def test_a_leader_that_freezes_before_it_stores_the_end_of_a_job_does_not_end_it
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
     pair.assert_forgotten(job)
+
+
+@pytest.mark.parametrize("pair", ["zookeeper", "kubernetes"], indirect=True)
+def test_a_job_that_a_frozen_leader_was_about_to_store_is_refused_by_the_service(
+    pair: Rivals,
+) -> None:
+    job = NumbersJob(pair.folder)
+    first, second = frozen_beside_standby(pair, job, f"{Failpoint.JOB_CHECKED.value}=stop")
+    second.wait_for("leads")
+    first.go_on()
+    assert first.wait_for("refused")["error"] == "NotLeadingError"
+    first.await_log("this process stands by")
+    second.close()
+    first.await_log("this process leads the cluster 'test' (epoch 3)")
+    pair.assert_forgotten(job)
+    assert first.ask("jobs")["ids"] == []
+    assert not job.is_begun

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, NUM_RETAINED
 from headrace.core.process.failpoints import Failpoint
+from headrace.graph.pipeline_options import RUNTIME_MODE
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals
 from tests.integration.high_availability.leader_kills import (
@@ -21,6 +22,7 @@ from tests.integration.high_availability.leader_kills import (
     freeze_past_lease,
     kill_at,
     kill_with_task_manager,
+    kill_without_pause,
     slack_s,
 )
 from tests.integration.high_availability.planted_bugs import VARIABLE
@@ -41,6 +43,7 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(pair: Rivals) -> None
     first.wait_for("submitted")
     job.await_begin()
     second.await_standby()
+    submitted_ms = first.ask("running", str(job.job_id))["submitted_ms"]
     before = sum(job.output().values())
     first.kill()
     killed_s = time.monotonic()
@@ -48,6 +51,8 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(pair: Rivals) -> None
     wait_until(lambda: sum(job.output().values()) > before, 120, "output of the second leader")
     print(f"led after {led_s - killed_s:.1f} s, output after {time.monotonic() - killed_s:.1f} s")
     assert led_s - killed_s < FAILOVER_S + slack_s()
+    running = second.ask("running", str(job.job_id))
+    assert running["submitted_ms"] == running["started_ms"] == submitted_ms
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
@@ -68,6 +73,13 @@ def test_a_leader_that_dies_at_a_step_loses_and_repeats_nothing_in_an_object_sto
     step: Step, tmp_path: Path, object_store: S3Server
 ) -> None:
     outcome = kill_at(step, tmp_path, object_store.folder(tmp_path.name))
+    assert outcome.mistakes == ()
+    assert outcome.failover_s < outcome.bound_s + slack_s()
+
+
+def test_leaders_that_die_one_after_the_other_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    outcome = kill_without_pause(tmp_path, 10.0)
+    assert outcome.kill_count > 1
     assert outcome.mistakes == ()
     assert outcome.failover_s < outcome.bound_s + slack_s()
 
@@ -158,6 +170,25 @@ def test_a_job_that_the_next_leader_has_recovered_is_refused_a_second_time(pair:
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
+
+
+@pytest.mark.parametrize("mode", ["BATCH", "AUTOMATIC"])
+def test_a_job_in_batch_mode_is_refused_and_no_leader_knows_it(pair: Rivals, mode: str) -> None:
+    # All of its sources end, so that AUTOMATIC is BATCH.
+    job = NumbersJob(pair.folder, settings={RUNTIME_MODE.key: mode}, padding=200_000)
+    first = pair.start("first")
+    first.wait_for("leads")
+    second = pair.start("second")
+    second.await_standby()
+    refused = first.ask_for("refused", "submit", str(job.file))
+    assert refused["error"] == "ProgramError"
+    assert "the next leader of a cluster with high availability" in refused["text"]
+    assert "run it in STREAMING mode" in refused["text"]
+    assert first.ask("jobs")["ids"] == []
+    first.kill()
+    assert second.ask("jobs")["ids"] == []
+    pair.assert_forgotten(job)
+    assert not job.is_begun
 
 
 def test_a_leader_that_ends_in_order_hands_its_jobs_over_at_once(pair: Rivals) -> None:

@@ -92,3 +92,20 @@ def test_the_driver_s_command_line_is_one_that_the_command_takes() -> None:
     assert context.params["master"].startswith("k8s://https://")
     assert definitions["high-availability.type"] == "kubernetes"
     assert definitions["headrace.checkpoint.key-file"] == "/secrets/checkpoint-key"
+
+
+def test_the_image_has_what_the_manifest_expects_of_it() -> None:
+    image = (EXAMPLES / "image" / "Dockerfile").read_text()
+    [deployment] = [one for one in MANIFEST if one["kind"] == "Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    [driver] = pod["containers"]
+    interpreters = [
+        one.partition("=")[2] for one in driver["args"] if one.startswith("spark.pyspark.python=")
+    ]
+    for program in (driver["command"][0], *interpreters):
+        assert program.startswith("/opt/venv/bin/")
+    assert "python3 -m venv /opt/venv" in image
+    assert f"USER {pod['securityContext']['runAsUser']}\n" in image
+    root = EXAMPLES.parents[1]
+    for source in re.findall(r"^COPY (\S+)", image, re.MULTILINE):
+        assert (root / source).exists(), source

@@ -103,7 +103,11 @@ def test_a_session_that_lost_its_lease_is_listed_once_as_the_standby_that_it_is(
     sessions.await_kinds(first="session")
     second = sessions.start("second")
     sessions.await_kinds(first="session", second="standby")
-    assert sessions.of("second")["leader-address"] == sessions.of("first")["address"]
+    wait_until(
+        lambda: sessions.of("second")["leader-address"] == sessions.of("first")["address"],
+        60,
+        "the standby has seen its leader",
+    )
 
     first.send_signal(signal.SIGSTOP)
     wait_until(lambda: ("second", "session") in sessions.kinds(), 60, "the second one leads")

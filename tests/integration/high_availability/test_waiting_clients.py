@@ -113,3 +113,53 @@ def test_a_client_whose_leader_dies_as_it_takes_a_job_submits_it_once_to_the_nex
             assert client.wait() == 0
         assert job.output() == job.expected
         pair.assert_forgotten(job)
+
+
+@pytest.mark.parametrize("step", [Failpoint.JOB_ACCEPTED, Failpoint.JOB_STORED])
+def test_a_client_of_which_two_leaders_die_as_they_take_its_job_submits_it_once_to_the_third(
+    tmp_path: Path, step: Failpoint
+) -> None:
+    job = NumbersJob(tmp_path, padding=6_000_000, count=1_000)
+    rest = {"rest.port": "0"}
+    with rivals(tmp_path) as pair:
+        first = pair.start("first", failpoints=f"{Failpoint.JOB_ACCEPTED.value}=kill", **rest)
+        first.wait_for("serves")
+        second = pair.start("second", failpoints=f"{step.value}=kill", **rest)
+        second.await_standby()
+        with waiting_client(tmp_path, job) as client:
+            assert first.wait() == -9
+            third = pair.start("third", **rest)
+            assert second.wait() == -9
+            assert second.find("leads") is not None
+            third_address = third.wait_for("serves")["address"]
+            assert client.next_event() == {"event": "submitted", "address": third_address}
+            result = client.next_event()
+            assert (result["event"], result["status"]) == ("result", "FINISHED")
+            assert client.wait() == 0
+        assert job.output() == job.expected
+        pair.assert_forgotten(job)
+
+
+@pytest.mark.parametrize(
+    "step", [Failpoint.JOB_ACCEPTED, Failpoint.JOB_WRITTEN, Failpoint.JOB_STORED]
+)
+def test_a_client_whose_leader_freezes_as_it_takes_a_job_has_it_run_once_by_the_next(
+    tmp_path: Path, step: Failpoint
+) -> None:
+    job = NumbersJob(tmp_path, padding=400_000, count=1_000)
+    rest = {"rest.port": "0"}
+    with rivals(tmp_path) as pair:
+        first = pair.start("first", failpoints=f"{step.value}=stop", **rest)
+        first.wait_for("serves")
+        second = pair.start("second", **rest)
+        second.await_standby()
+        with waiting_client(tmp_path, job) as client:
+            wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+            second.wait_for("serves")
+            first.go_on()
+            assert client.next_event()["event"] == "submitted"
+            result = client.next_event()
+            assert (result["event"], result["status"]) == ("result", "FINISHED")
+            assert client.wait() == 0
+        assert job.output() == job.expected
+        pair.assert_forgotten(job)

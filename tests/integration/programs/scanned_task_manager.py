@@ -9,7 +9,6 @@ import json
 import logging
 import pickle
 import sys
-import threading
 from typing import Any
 
 from headrace.cluster.task_executor import task_manager_runner
@@ -40,10 +39,11 @@ class ScannedShuffleService:
 
 def main() -> None:
     configuration: TaskManagerConfiguration = pickle.load(sys.stdin.buffer)
+    lock_watcher = task_manager_runner.fork_lock_watcher(Settings(configuration.settings))
     service = ScannedShuffleService()
     load: Any = lambda settings: service  # noqa: E731
     task_manager_runner.load_shuffle_service_factory = load
-    should_stop = threading.Event()
+    should_stop = task_manager_runner.EndRequest()
 
     def answer() -> None:
         try:
@@ -62,7 +62,9 @@ def main() -> None:
         logging.getLogger().setLevel(logging.INFO)
     share_interpreter()
     start_thread("answers", answer)
-    task_manager_runner.run_task_manager(configuration, should_stop=should_stop)
+    task_manager_runner.run_task_manager(
+        configuration, should_stop=should_stop, lock_watcher=lock_watcher
+    )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.task_executor.options import TaskManagerConfiguration
-from headrace.cluster.task_executor.task_manager_runner import run_task_manager
+from headrace.cluster.task_executor.task_manager_runner import EndRequest, run_task_manager
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError
@@ -77,7 +77,7 @@ class ThreadDriver:
     def __init__(self, settings: Settings, secret: bytes) -> None:
         self._settings, self._secret = settings, secret
         self.handle: ClusterHandle | None = None
-        self._stops: dict[ResourceId, threading.Event] = {}
+        self._stops: dict[ResourceId, EndRequest] = {}
         self._threads: list[threading.Thread] = []
         self._listener: WorkerListener | None = None
 
@@ -85,7 +85,7 @@ class ThreadDriver:
         self._listener = listener
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        stop = self._stops[worker_id] = threading.Event()
+        stop = self._stops[worker_id] = EndRequest()
         self._threads.append(start_thread(str(worker_id), lambda: self._host(worker_id, stop)))
 
     def release_worker(self, worker_id: ResourceId) -> None:
@@ -99,7 +99,7 @@ class ThreadDriver:
         for thread in self._threads:
             thread.join(20)
 
-    def _host(self, worker_id: ResourceId, stop: threading.Event) -> None:
+    def _host(self, worker_id: ResourceId, stop: EndRequest) -> None:
         assert self.handle is not None and self._listener is not None
         configuration = TaskManagerConfiguration(
             resource_id=worker_id,

@@ -1,6 +1,6 @@
 """Columns in and columns out: streams of Arrow data, and their results as Arrow, pandas and polars."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pandas
 import polars
@@ -39,6 +39,35 @@ def test_a_table_goes_through_two_subtasks_and_comes_out_whole(
 def test_many_bytes_travel_as_a_blob(env: StreamExecutionEnvironment) -> None:
     large = pa.table({"n": pa.array(range(1_000_000), pa.int64())})
     assert env.from_arrow(large).select(twice=col("n") * 2).to_arrow().num_rows == 1_000_000
+
+
+class QueryResult:
+    """Has nothing but Arrow's stream interface, as the result of a query in a database."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        # Databases hand over batch by batch.
+        return self._rows.to_reader(max_chunksize=1000).__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "open_rows",
+    [lambda: ROWS.to_reader(max_chunksize=1000), lambda: QueryResult(ROWS)],
+    ids=["reader", "result"],
+)
+def test_a_reader_of_batches_and_the_result_of_a_query_come_in_whole(
+    env: StreamExecutionEnvironment, open_rows: Callable[[], object]
+) -> None:
+    assert env.from_arrow(open_rows()).to_arrow().sort_by("n").equals(ROWS)
+    assert env.from_dataframe(open_rows()).filter(col("n") < 5).to_arrow().num_rows == 5
+
+
+def test_a_reader_that_was_read_has_no_rows_left(env: StreamExecutionEnvironment) -> None:
+    reader = ROWS.to_reader()
+    env.from_arrow(reader)
+    assert env.from_arrow(reader).to_arrow().num_rows == 0
 
 
 def test_pandas_in_and_out(env: StreamExecutionEnvironment) -> None:

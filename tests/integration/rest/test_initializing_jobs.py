@@ -108,7 +108,11 @@ def test_a_job_that_is_being_stored_is_initializing_wherever_one_looks(store: Sl
         store.executor.submit(store.graph)
     store.go_on()
     wait_until(lambda: store.status == "RUNNING", 30, "the job runs")
-    assert store.listed()["state"] == "RUNNING", "it is listed once"
+    running = store.listed()
+    assert running["state"] == "RUNNING", "it is listed once"
+    assert running["start-time"] == listed["start-time"], "it was submitted once"
+    times = store.rest.get(store.job)["timestamps"]
+    assert times["INITIALIZING"] == listed["start-time"] < times["CREATED"]
 
 
 def test_a_cancellation_that_comes_while_a_job_is_initializing_is_not_lost(

@@ -1,5 +1,7 @@
 """A shell in which commands run. They set up the process's logs; tests that follow must not notice."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -31,6 +33,17 @@ def of_routes_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(FakeCluster, "answer", remembered)
     yield
     assert [line for line in asked if not is_route(line)] == []
+
+
+@pytest.fixture
+def other_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that only waits, in the place of one that commands show and stop."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
+    yield process
+    process.kill()
+    process.communicate()
 
 
 @pytest.fixture

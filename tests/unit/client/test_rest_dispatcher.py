@@ -10,6 +10,7 @@ import pytest
 from headrace.client.rest_dispatcher import RestDispatcher
 from headrace.core.barriers import SavepointFormatType
 from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import BlobKey, JobId
 from headrace.core.lifecycle import JobStatus
@@ -19,8 +20,10 @@ from headrace.gateways.errors import (
     CheckpointFailedError,
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
+    NotLeadingError,
     UnknownJobError,
 )
+from headrace.gateways.messages import Acknowledge
 from headrace.graph.job_graph import JobGraph, OffloadedGraph
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
@@ -40,6 +43,7 @@ from tests.unit.rest.sample_cluster import (
 from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
 NEW_JOB = JobId(b"n" * 16)
+KNOWN = DuplicateJobSubmissionError(str(NEW_JOB), "RUNNING")
 CANONICAL = SavepointFormatType.CANONICAL
 
 
@@ -183,8 +187,7 @@ def test_a_job_whose_blobs_went_with_their_leader_is_brought_once_more(
     content = b"of a leader that dies"
     key = BlobKey.of(content)
     missing = BlobNotFoundError(str(NEW_JOB), str(key), "it is not uploaded")
-    known = DuplicateJobSubmissionError(str(NEW_JOB), "RUNNING")
-    answers: list[Exception] = [missing, known if knows_job else missing]
+    answers: list[Exception] = [missing, *([KNOWN] if knows_job else [missing] * 5)]
     brought: list[bytes] = []
 
     async def answer(_: JobGraph) -> None:
@@ -198,7 +201,46 @@ def test_a_job_whose_blobs_went_with_their_leader_is_brought_once_more(
     else:
         with pytest.raises(BlobNotFoundError):
             ask(cluster, lambda d: d.submit(job))
-    assert brought == [content, content]
+    assert brought == [content] * len(answers)
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_taken"),
+    [
+        ((NotLeadingError("it has lost the leadership"), KNOWN), True),
+        ((TimeoutError("the storage is slow"), KNOWN), True),
+        ((NotLeadingError("it has lost the leadership"), None), True),
+        ((KNOWN,), False),
+    ],
+    ids=["stored-by-a-former-leader", "stored-late", "not-stored", "of-another-submission"],
+)
+def test_a_job_that_is_there_after_an_answer_with_503_is_the_one_that_was_brought(
+    cluster: ServedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: tuple[Exception | None, ...],
+    is_taken: bool,
+) -> None:
+    left = list(answers)
+
+    async def answer(_: JobGraph) -> Acknowledge:
+        error = left.pop(0)
+        if error is not None:
+            raise error
+        return Acknowledge()
+
+    monkeypatch.setattr(cluster.dispatcher, "submit_job", answer)
+    settings = Settings({"rest.retry.delay": "0 s"})
+    rest = RestClient(cluster.server.address, cluster.token, settings=settings)
+
+    async def submit() -> None:
+        await RestDispatcher(rest).submit_job(graph_of(NEW_JOB))
+
+    if is_taken:
+        asyncio.run(submit())
+    else:
+        with pytest.raises(DuplicateJobSubmissionError):
+            asyncio.run(submit())
+    assert left == []
 
 
 def test_the_answer_to_a_chunk_is_where_the_next_one_goes_on(cluster: ServedCluster) -> None:

@@ -10,6 +10,7 @@ from headrace.metrics.metric_name import MetricScope
 from headrace.metrics.names import METRIC_NAMES
 from headrace.metrics.process_metrics import (
     GarbageCollections,
+    LookPeriods,
     ProcessWatcher,
     RecentRates,
     RecentWaits,
@@ -96,15 +97,25 @@ def test_threads_that_come_first_together_have_each_collection_counted_once() ->
 def test_waits_are_told_by_mean_and_maximum_of_the_last_ones() -> None:
     waits = RecentWaits()
     assert waits.snapshot("mean", "most") == {}
-    for wait_ms in (100.0, *[1.0, 3.0] * 300):
-        waits.add(wait_ms)
+    waits.add(100.0, 0)
+    for index in range(60):
+        waits.add(2.0 + (-1) ** index, (index + 1) * 10**9)
+    assert waits.snapshot("mean", "most")["most"] == 100, "a minute is not over"
+    waits.add(2.0, 60 * 10**9 + 1)
     assert waits.snapshot("mean", "most") == {"mean": 2, "most": 3}
 
 
 def test_a_wait_that_ended_early_is_none() -> None:
     waits = RecentWaits()
-    waits.add(-0.5)
+    waits.add(-0.5, 0)
     assert waits.snapshot("mean", "most") == {"mean": 0, "most": 0}
+
+
+def test_a_process_that_does_next_to_nothing_is_looked_at_less_often_until_it_works_again() -> None:
+    periods = LookPeriods()
+    assert [periods.next_s(0.01) for _ in range(5)] == [0.2, 0.4, 0.8, 1.0, 1.0]
+    assert [periods.next_s(0.5) for _ in range(2)] == [0.1, 0.1]
+    assert periods.next_s(0.0) == 0.2
 
 
 def test_the_lag_of_the_control_thread_is_the_time_until_it_runs_a_call() -> None:

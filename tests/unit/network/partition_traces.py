@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, StreamEvent, Watermark
-from headrace.core.shuffle_descriptors import ResultPartitionType
+from headrace.core.shuffle_descriptors import ReleaseBy, ResultPartitionType
 from headrace.network.gates.gate import BatchElement, GateElement, InputGate
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import numbers
@@ -42,6 +42,8 @@ steps = st.lists(
     max_size=12,
 )
 KINDS = tuple(ResultPartitionType)
+STORED = tuple(kind for kind in KINDS if kind.traits.release_by is ReleaseBy.SCHEDULER)
+"""Kinds whose batches lie in files until the JobMaster has them deleted."""
 
 
 class Producer:

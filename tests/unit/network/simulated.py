@@ -10,9 +10,9 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.memory.local_buffer_pool import NeverWait
-from headrace.network.stored.io_pool import PostingIo
 from headrace.network.stored.spill_files import FileLayer
 from headrace.network.trace.simulated_transport import CreateRelay, LinkDelay, SimulatedNetwork
+from testkit.simulation.posting_io import PostingIo
 from tests.unit.network.exchange import SECRET
 
 

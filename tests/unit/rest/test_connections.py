@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.process.process_start import start_ticks
+from headrace.core.process.process_start import process_start_ms, start_ticks
 from headrace.rest.client_errors import (
     ConnectionFileError,
     HomeFolderError,
@@ -26,12 +26,15 @@ from headrace.rest.connections import (
     find_session,
     has_ended,
     live_addresses,
+    live_connections,
     read_connection,
     remove_connection,
     write_connection,
 )
+from testkit.waiting import wait_until
 
-NAMED = ClusterConnection("http://127.0.0.1:8081", "secret", os.getpid(), "departures", 1_700_000)
+STARTED = process_start_ms(os.getpid()) + 1_000
+NAMED = ClusterConnection("http://127.0.0.1:8081", "secret", os.getpid(), "departures", STARTED)
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +128,7 @@ def test_where_epochs_begin_again_in_an_emptied_storage_the_driver_that_started_
 ):
     leader, frozen, largest = (
         ClusterConnection(
-            f"http://127.0.0.1:{port}", "t", os.getpid(), started=started, is_session=True,
+            f"http://127.0.0.1:{port}", "t", os.getpid(), started=STARTED + started, is_session=True,
             cluster_id="/ha/test", epoch=epoch,
         )
         for port, started, epoch in [(8081, 9, 1), (8082, 8, 1), (8083, 7, 2)]
@@ -333,6 +336,34 @@ def test_a_later_process_with_the_number_of_a_cluster_s_is_not_taken_for_it() ->
     with pytest.raises(NoClusterError):
         find_connection(None, told.append)
     assert [line for line in told if "has ended" in line] == told != []
+
+
+def test_without_the_start_of_its_process_the_time_tells_a_later_one_with_its_number() -> None:
+    pid, now_ms = os.getpid(), process_start_ms(os.getpid())
+    lives = ClusterConnection("http://127.0.0.1:8081", "t", pid, "lives", started=now_ms - 30_000)
+    write_connection(lives)
+    assert find_connection(None, silent).connection == lives
+    write_connection(msgspec.structs.replace(lives, started=now_ms - 3_600_000))
+    told: list[str] = []
+    with pytest.raises(NoClusterError):
+        find_connection(None, told.append)
+    assert ["has ended" in line for line in told] == [True]
+
+
+def test_a_process_of_another_user_or_one_that_nobody_has_reaped_is_no_cluster_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
+        wait_until(lambda: start_ticks(process.pid) == 0, what="its end")
+        write_connection(ClusterConnection("http://127.0.0.1:8081", "t", process.pid))
+        assert live_connections(lambda _: None) == ([], [])
+
+    def refuse(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    write_connection(ClusterConnection("http://127.0.0.1:8081", "t", os.getppid()))
+    assert live_connections(lambda _: None) == ([], [])
 
 
 def clusters(*named: tuple[int, str, bool]) -> None:

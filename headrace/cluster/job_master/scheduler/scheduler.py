@@ -89,7 +89,9 @@ class Scheduler:
         partitions: PartitionTracker,
         settings: Settings | None = None,
         first_attempt_number: int = 0,
+        submitted_ms: int | None = None,
     ) -> None:
+        """`submitted_ms`: when the job came to its first leader; None: now."""
         self.graph = graph
         self.clock = clock
         self.pool = SlotPool()
@@ -102,7 +104,12 @@ class Scheduler:
             first_attempt_number,
         )
         first = JobStatus.RECONCILING if first_attempt_number else JobStatus.INITIALIZING
-        self.status_timestamps_ms: dict[str, int] = {first.name: clock.now_ms()}
+        now_ms = clock.now_ms()
+        # The clock of the host that took the job may be ahead.
+        self.started_ms = now_ms if submitted_ms is None else min(submitted_ms, now_ms)
+        """When the job was submitted, under whichever leader."""
+        self.status_timestamps_ms = {JobStatus.INITIALIZING.name: self.started_ms}
+        self.status_timestamps_ms.setdefault(first.name, now_ms)
         self.execution_graph = expand(graph)
         self.failures: Final = ExecutionFailureHandler(
             self.execution_graph,
@@ -146,11 +153,6 @@ class Scheduler:
     def status(self) -> JobStatus:
         """The job's status."""
         return self._state.status
-
-    @property
-    def started_ms(self) -> int:
-        """When this leader began with the job."""
-        return next(iter(self.status_timestamps_ms.values()))
 
     @property
     def is_waiting_for_slots(self) -> bool:

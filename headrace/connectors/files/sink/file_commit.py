@@ -39,6 +39,7 @@ from headrace.connectors.files.sink.staging import (
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.process.failpoints import Failpoint, reach
 from headrace.functions.sink import FINAL_CHECKPOINT, CommitterContext, scope_of
+from headrace.graph.pipeline_options import runs_in_batch
 
 
 class FileCommitError(HeadraceError):
@@ -63,7 +64,11 @@ class CommitNote(msgspec.Struct, frozen=True):
 class FileCommitter:
     """Implements Committer for one file sink."""
 
-    def __init__(self, payload: FileSinkPayload, key: KeySource) -> None:
+    def __init__(
+        self, payload: FileSinkPayload, key: KeySource, *, commits_once: bool = False
+    ) -> None:
+        """`commits_once`: there is one commit, at the job's end, and subtasks without rows may never have run."""
+        self._commits_once: Final = commits_once
         self._payload: Final = payload
         self._key: Final = key
         self._file_system, self._base_path = file_system_of(payload.base_path)
@@ -131,7 +136,7 @@ class FileCommitter:
         new = [one for one in committables if isinstance(one, PendingFile) and one not in known]
         ends = [one for one in committables if isinstance(one, InputEnded)]
         ended = {*note.ended_subtasks, *(one.subtask_index for one in ends)}
-        is_input_ended = any(len(ended) >= one.parallelism for one in ends)
+        is_input_ended = self._commits_once or any(len(ended) >= one.parallelism for one in ends)
         decided = plan_compaction(
             [*note.waiting, *map(WaitingFile, new)], compaction, is_input_ended=is_input_ended
         )
@@ -195,7 +200,12 @@ class FileCommitter:
 
 def create_file_committer(context: CommitterContext, payload: bytes) -> FileCommitter:
     """Make the committer of a file sink; the entry point `files`."""
-    return FileCommitter(decode_file_payload(payload), partial(metadata_key, context.settings))
+    settings = context.settings
+    return FileCommitter(
+        decode_file_payload(payload),
+        partial(metadata_key, settings),
+        commits_once=runs_in_batch(settings),
+    )
 
 
 def name_file(file_system: Any, base_path: str, file: PendingFile) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.checkpoint.options import INTERVAL
 from headrace.connectors.files.formats.stream_formats import FileFormat, PartContent
 from headrace.connectors.files.paths import file_system_of, persist_file, persist_names
 from headrace.connectors.files.sink.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
@@ -34,6 +33,7 @@ from headrace.connectors.files.sink.staging import (
     staging_folders,
     sweep_abandoned,
 )
+from headrace.connectors.prepared_output import commits_prepared_output
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
@@ -80,7 +80,7 @@ class FileWriter(SinkWriter):
         self._context = context
         self._file_system, self._base_path = file_system_of(settings.base_path)
         self._folder = StagingFolder.of(context)
-        self._names_files = context.settings.duration_ms(INTERVAL) <= 0
+        self._names_files = not commits_prepared_output(context.settings)
         # Drawn anew, so that no run and no attempt ever writes to another one's file.
         self._writer_id = f"{self._folder.token}-{context.subtask_index}"
         self._open: dict[str, PartFile] = {}

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -201,6 +203,25 @@ def test_a_process_that_does_not_end_is_an_error_and_stays(
         refused = shell("cluster", "stop", "nightly", "--timeout", "0.01")
         assert refused.code == 1
         assert "still runs after 0.01 s" in refused.err and "--force" in refused.err
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("is_frozen", [True, False], ids=["does not answer", "does not listen"])
+def test_a_cluster_that_does_not_answer_is_waited_for_no_longer_than_the_user_says(
+    shell: Shell, processes: list[subprocess.Popen[str]], is_frozen: bool
+) -> None:
+    process = started(processes, ENDS_WHEN_TOLD)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        # The kernel takes connections for a process that does nothing with them.
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        if not is_frozen:
+            server.close()
+        write(address, "nightly", process.pid)
+        began_s = time.monotonic()
+        refused = shell("cluster", "stop", "nightly", "--timeout", "1.5")
+    assert 1.5 <= time.monotonic() - began_s < 10
+    assert refused.code == 1
+    assert f"(process {process.pid}) still runs after 1.5 s: end it with --force" in refused.err
     assert process.poll() is None
 
 

@@ -5,8 +5,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -26,16 +24,6 @@ LEADER = LeaderRecord(3, "process 7 of there", 12, "http://127.0.0.1:8081")
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
-
-
-@pytest.fixture
-def other() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
-    )
-    yield process
-    process.kill()
-    process.communicate()
 
 
 def write_for(home: Path, pid: int, ticks: int) -> Path:
@@ -84,12 +72,12 @@ def test_list_and_info_show_it_with_its_leader(shell: Shell) -> None:
 
 
 def test_it_is_stopped_by_its_name(
-    shell: Shell, home: Path, other: subprocess.Popen[bytes]
+    shell: Shell, home: Path, other_process: subprocess.Popen[bytes]
 ) -> None:
-    write_for(home, other.pid, start_ticks(other.pid))
+    write_for(home, other_process.pid, start_ticks(other_process.pid))
     stopped = shell("cluster", "stop", "second")
     assert (stopped.code, stopped.out) == (0, "Standby second has ended.\n")
-    assert other.wait() == -signal.SIGTERM
+    assert other_process.wait() == -signal.SIGTERM
 
 
 def test_its_name_is_taken_and_it_needs_high_availability(shell: Shell) -> None:

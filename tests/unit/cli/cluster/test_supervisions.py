@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -29,16 +27,6 @@ AWAY = "the driver of session 'nightly' is gone, and process"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
-
-
-@pytest.fixture
-def supervisor() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
-    )
-    yield process
-    process.kill()
-    process.communicate()
 
 
 def restarting_file(name: str = "nightly") -> SupervisionFile:
@@ -71,15 +59,15 @@ def test_the_list_has_a_cluster_until_its_driver_runs_again(shell: Shell) -> Non
 
 
 def test_a_driver_that_is_gone_is_away_before_its_supervisor_knows(
-    supervisor: subprocess.Popen[bytes],
+    other_process: subprocess.Popen[bytes],
 ) -> None:
     file = restarting_file()
-    file.driver_starts(supervisor.pid)
+    file.driver_starts(other_process.pid)
     file.driver_runs()
     [entry] = live_supervisions()
     assert not entry.is_restarting
-    supervisor.kill()
-    supervisor.wait()
+    other_process.kill()
+    other_process.wait()
     assert entry.is_restarting
 
 
@@ -127,44 +115,44 @@ def test_its_name_is_taken(shell: Shell) -> None:
 
 @pytest.mark.parametrize("named", [("nightly",), ()])
 def test_it_is_stopped_by_its_name_and_as_the_only_one(
-    shell: Shell, home: Path, supervisor: subprocess.Popen[bytes], named: tuple[str, ...]
+    shell: Shell, home: Path, other_process: subprocess.Popen[bytes], named: tuple[str, ...]
 ) -> None:
-    write_for(home, supervisor)
+    write_for(home, other_process)
     stopped = shell("cluster", "stop", *named)
     assert (stopped.code, stopped.out) == (0, "Cluster nightly has ended.\n")
-    assert supervisor.wait() == -signal.SIGTERM
+    assert other_process.wait() == -signal.SIGTERM
     assert live_supervisions() == []
 
 
 def test_who_stops_it_is_told_that_stored_jobs_were_not_cancelled(
-    shell: Shell, home: Path, supervisor: subprocess.Popen[bytes]
+    shell: Shell, home: Path, other_process: subprocess.Popen[bytes]
 ) -> None:
-    write_for(home, supervisor, keeps_jobs=True)
+    write_for(home, other_process, keeps_jobs=True)
     stopped = shell("cluster", "stop", "nightly")
     assert stopped.code == 0 and "nobody was there to cancel its jobs" in stopped.err
 
 
 def test_of_several_none_is_stopped_that_is_not_named(
-    shell: Shell, home: Path, supervisor: subprocess.Popen[bytes]
+    shell: Shell, home: Path, other_process: subprocess.Popen[bytes]
 ) -> None:
-    write_for(home, supervisor)
+    write_for(home, other_process)
     restarting_file("orders")
     refused = shell("cluster", "stop")
     assert refused.code == 1
-    assert f"nightly, which process {supervisor.pid} starts again" in refused.err
-    assert supervisor.poll() is None
+    assert f"nightly, which process {other_process.pid} starts again" in refused.err
+    assert other_process.poll() is None
 
 
 def test_one_that_comes_back_may_be_meant_as_well_as_one_that_runs(
-    shell: Shell, home: Path, supervisor: subprocess.Popen[bytes]
+    shell: Shell, home: Path, other_process: subprocess.Popen[bytes]
 ) -> None:
     address, pid = "http://127.0.0.1:8081", os.getppid()
     write_connection(ClusterConnection(address, "t", pid, "orders", start_ticks=start_ticks(pid)))
-    write_for(home, supervisor)
+    write_for(home, other_process)
     refused = shell("cluster", "stop")
     assert refused.code == 1
     assert "\n  -m 127.0.0.1:8081  orders\n" in refused.err
-    assert f"\n  nightly, which process {supervisor.pid} starts again\n" in refused.err
+    assert f"\n  nightly, which process {other_process.pid} starts again\n" in refused.err
 
 
 def test_a_driver_of_another_machine_has_no_supervisor_here() -> None:

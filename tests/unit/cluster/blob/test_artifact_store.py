@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.blob.artifact_store import ArtifactStore
-from headrace.core.clock import SystemClock
+from headrace.core.clock import ManualClock, SystemClock
 from headrace.core.threads import start_thread
 from headrace.gateways.errors import BlobStorageError
 
@@ -82,6 +82,30 @@ def test_what_a_killed_process_left_is_deleted_and_what_is_used_stays(
     (root / "half.lock").touch()
     store.delete_unused()
     assert sorted(path.name for path in root.iterdir()) == ["used", "used.lock"]
+
+
+def test_what_is_kept_for_others_stays_for_a_while_or_until_it_is_named(tmp_path: Path) -> None:
+    clock = ManualClock(10_000)
+    store = ArtifactStore(tmp_path, clock)
+    lease, other = store.lease("a"), store.lease("b")
+    lease.make(fill)
+    other.make(fill)
+    store.lease("a").leave(kept_ms=500)
+    lease.release()
+    assert lease.folder.exists(), "the last user does not delete it"
+    clock.advance_ms(500)
+    store.delete_unused()
+    assert not lease.folder.exists(), "its time is over"
+    lease = store.lease("a")
+    lease.make(fill)
+    lease.leave(kept_ms=500)
+    store.delete_unused()
+    assert lease.folder.exists()
+    assert not store.delete(["a", "b"]), "the other one is in use"
+    assert not lease.folder.exists()
+    assert other.folder.exists()
+    other.release()
+    assert store.delete(["a", "b"])
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(store: ArtifactStore) -> None:

@@ -14,6 +14,10 @@ from headrace.checkpoint.storage.conditional_writes import (
 )
 from headrace.checkpoint.storage.file_systems import register_file_system
 from headrace.cluster.high_availability.coordination import check_storage, storage_folder
+from headrace.cluster.high_availability.options import (
+    high_availability_type,
+    is_highly_available,
+)
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 
@@ -88,3 +92,19 @@ def test_the_client_of_s3_is_asked_for_by_name_where_it_is_missing(
 def test_a_storage_must_be_named() -> None:
     with pytest.raises(ConfigurationError, match=r"set high-availability\.storageDir"):
         storage_folder(settings(""))
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({}, "NONE"),
+        ({"high-availability.storageDir": "/ha"}, "file"),
+        ({"high-availability.storageDir": "/ha", "high-availability.type": "NONE"}, "NONE"),
+        ({"high-availability.storageDir": "/ha", "high-availability": "zookeeper"}, "zookeeper"),
+    ],
+)
+def test_who_names_a_storage_elects_leaders_by_files_unless_something_else_is_set(
+    given: dict[str, str], meant: str
+) -> None:
+    assert high_availability_type(Settings(given)) == meant
+    assert is_highly_available(Settings(given)) == (meant != "NONE")

@@ -63,10 +63,10 @@ def test_a_standby_takes_over_at_once_where_the_leader_has_given_the_lease_back(
 def test_a_standby_does_not_wait_for_the_lease_of_a_process_of_its_host_that_has_ended(
     tmp_path: Path,
 ) -> None:
-    ended = tmp_path / f"headrace-leader-{'0' * 32}"
+    lock = ProcessLock(random.Random(1), ManualClock(), tmp_path)
+    ended = tmp_path / (lock.name[:-32] + "0" * 32)
     ended.touch()
     leader_files(tmp_path).take(LeaderRecord(1, "a", process_lock=ended.name))
-    lock = ProcessLock(random.Random(1), ManualClock(), tmp_path)
     standby = Contender(tmp_path, "b", 2, process_lock=lock)
     now_ms = pass_time([standby], 2_000)
     assert not standby.leads

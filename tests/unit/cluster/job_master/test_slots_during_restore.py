@@ -50,7 +50,7 @@ def test_a_job_of_an_earlier_leader_is_reconciling_until_its_state_is_found_and_
     job.give_slots()
     assert job.services.statuses == [JobStatus.RUNNING]
     assert job.states == [S.DEPLOYING] * 4
-    assert list(job.scheduler.status_timestamps_ms) == ["RECONCILING", "RUNNING"]
+    assert list(job.scheduler.status_timestamps_ms) == ["INITIALIZING", "RECONCILING", "RUNNING"]
 
 
 def test_a_job_of_an_earlier_leader_restarts_where_its_slots_do_not_come_in_time() -> None:

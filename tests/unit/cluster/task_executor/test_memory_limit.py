@@ -1,8 +1,8 @@
 """A TaskManager that holds more memory than it may is told to end, once and with the figures."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
 
 import pytest
 
@@ -10,7 +10,6 @@ from headrace.cluster.task_executor.memory_limit import MemoryLimit, share_bytes
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.process.process_memory import container_memory_bytes
-from headrace.rpc.endpoint import RpcEndpoint
 
 GB = 1 << 30
 LIMIT = {"headrace.taskmanager.memory.limit": "1 gb"}
@@ -42,7 +41,9 @@ class World:
 
     def run(self, *, is_own: bool = True) -> list[str]:
         MemoryLimit(
-            cast("RpcEndpoint", self),
+            self.settings,
+            self.clock,
+            self.schedule_run_async,
             is_own=is_own,
             stop_tasks=self.stop_tasks,
             end=lambda reason: self.told.append(f"end: {reason}"),
@@ -72,14 +73,22 @@ def test_without_a_limit_and_a_reserve_nobody_looks() -> None:
 
 def test_one_above_its_share_ends_only_when_memory_is_short() -> None:
     reserve = max(256 << 20, container_memory_bytes() // 20)
-    available = [20 << 40, 3 * reserve, *[reserve - 1] * 4]
+    available = [64 << 40, 3 * reserve, *[reserve - 1] * 4]
     world = World(Settings(RESERVE), [2 * GB, 2 * GB, 3 * GB], available)
     [told] = world.run()
     assert told.startswith(
         "end: its process holds 3221.2 MB of memory, more than its share of 2147.5 MB"
     )
     assert "headrace.taskmanager.memory.reserve" in told
-    assert world.delays == [500.0, 50.0, 50.0, 50.0, 50.0], "more often when it is nearly short"
+    assert world.delays == [5_000.0, 50.0, 50.0, 50.0, 50.0], "more often when it is nearly short"
+
+
+def test_it_looks_again_before_all_cores_together_could_have_taken_what_is_left() -> None:
+    reserve = max(256 << 20, container_memory_bytes() // 20)
+    taken_in_a_second = 1_000 * (4 << 20) * (os.cpu_count() or 1)
+    world = World(Settings(RESERVE), [], [4 * reserve + taken_in_a_second, 4 * reserve, 64 << 40])
+    assert world.run() == []
+    assert world.delays == pytest.approx([1_000.0, 50.0])
 
 
 def test_memory_that_is_short_for_a_moment_ends_nobody() -> None:

@@ -18,6 +18,7 @@ from headrace.core.process.memory_parts import (
 from headrace.core.process.process_memory import (
     available_memory_bytes,
     container_memory_bytes,
+    physical_memory_bytes,
     resident_memory_bytes,
 )
 
@@ -107,6 +108,18 @@ def test_what_is_left_is_the_limit_without_what_is_in_use(
     (proc / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:  10240 kB\n")
     assert available_memory_bytes(proc, cgroup) == 10 * MB
     assert MB < available_memory_bytes() <= container_memory_bytes()
+
+
+def test_a_group_that_may_take_more_than_the_machine_has_binds_nobody(tmp_path: Path) -> None:
+    limit = physical_memory_bytes()
+    files = {
+        "memory/memory.limit_in_bytes": str(limit),
+        "memory/memory.usage_in_bytes": str(limit - MB),
+        "memory/memory.stat": "",
+    }
+    proc, cgroup = tree(tmp_path, "3:memory:/\n", files)
+    (proc / "meminfo").write_text("MemAvailable:  102400 kB\n")
+    assert available_memory_bytes(proc, cgroup) == 100 * MB
 
 
 def test_what_is_configured_goes_before_what_is_found() -> None:

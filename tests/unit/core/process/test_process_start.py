@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headrace.core.process.process_start import start_ticks
+from headrace.core.clock import SystemClock
+from headrace.core.process.process_start import process_start_ms, start_ticks
 from testkit.waiting import wait_until
 
 
@@ -37,6 +38,14 @@ def test_nobody_knows_that_of_a_process_that_is_gone() -> None:
     wait_until(lambda: start_ticks(process.pid) == 0)
     process.wait()
     assert start_ticks(process.pid) == 0
+
+
+def test_its_time_is_counted_from_the_start_of_the_machine(tmp_path: Path) -> None:
+    proc = stat_of(tmp_path, f"7 (python) {fields('S', 3 * os.sysconf('SC_CLK_TCK'))}")
+    assert process_start_ms(7, proc) == 0
+    (proc / "stat").write_text("cpu 1 2\nbtime 1000\nprocesses 9\n")
+    assert (process_start_ms(7, proc), process_start_ms(8, proc)) == (1_003_000, 0)
+    assert abs(process_start_ms(os.getpid()) - SystemClock().now_ms()) < 86_400_000
 
 
 def test_damaged_text_says_nothing(tmp_path: Path) -> None:

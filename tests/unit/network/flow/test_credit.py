@@ -36,7 +36,7 @@ class Gate:
         sender, queue = self.senders[index], self.queues[index]
         if sender is None or not queue:
             return
-        if sender.can_send(queue[0]):
+        if sender.credit >= queue[0]:
             cost = queue.popleft()
             sender.spend(cost, sum(queue))
             self.data[index].append((cost, sum(queue)))
@@ -198,7 +198,7 @@ def test_a_sender_with_plenty_is_told_of_credit_now_and_then(channel_count: int,
     for _ in range(20):
         gate.queues[0].append(1)
         sender = gate.senders[0]
-        assert sender is not None and sender.can_send(1)
+        assert sender is not None and sender.credit >= 1
         gate.send(0)
         gate.receive(0)
         gate.take(0)
@@ -280,7 +280,7 @@ def test_a_limit_in_flight_holds_credit_back_until_batches_were_taken() -> None:
     gate.queues[0].extend([1] * 30)
     most = 0
     while gate.queues[0] or gate.held[0]:
-        while gate.senders[0] is not None and gate.senders[0].can_send(1) and gate.queues[0]:
+        while gate.senders[0] is not None and gate.senders[0].credit and gate.queues[0]:
             gate.send(0)
             gate.receive(0)
             gate.grant(0)

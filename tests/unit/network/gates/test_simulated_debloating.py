@@ -42,7 +42,8 @@ def ages_ms(cluster: SimulatedCluster, is_local: bool, settings: Settings) -> li
     sink, source = writer(producer), gate(consumer, [location])
     source.request_partitions()
     clock, timers = cluster.loop.clock, MailboxTimers(cluster.loop.clock)
-    GateDebloating([source], settings, timers, clock.monotonic_ms).start()
+    debloating = GateDebloating([source], settings, timers, clock.monotonic_ms)
+    debloating.start()
     ages: list[int] = []
     end_ms = clock.now_ms() + 60_000
     while clock.now_ms() < end_ms:
@@ -57,6 +58,8 @@ def ages_ms(cluster: SimulatedCluster, is_local: bool, settings: Settings) -> li
         assert isinstance(element, BatchElement)
         ages.append(clock.now_ms() - element.batch.rows()[0])
         cluster.loop.run_for(element.batch.num_rows / ROWS_PER_MS)
+        if debloating.is_resting:
+            debloating.resume()
     source.close()
     sink.close()
     return ages
@@ -126,13 +129,16 @@ def test_a_gate_is_limited_at_most_once_a_look_however_late_its_mailbox_is(
             "taskmanager.network.memory.buffer-debloat.threshold-percentages": "0",
         }
     )
-    GateDebloating(cast(Any, gates), settings, timers, clock.monotonic_ms).start()
+    debloating = GateDebloating(cast(Any, gates), settings, timers, clock.monotonic_ms)
+    debloating.start()
     for elapsed_ms, *taken in turns:
         clock.advance_ms(elapsed_ms)
         for made, taken_rows in zip(gates, taken, strict=True):
             made.records_in += taken_rows
             made.bytes_in += 8 * taken_rows
         timers.fire_due()
+        if debloating.is_resting:
+            debloating.resume()
     for made in gates:
         assert all(made.number_of_channels <= row_count for _, row_count in made.limits)
         times = [time_ms for time_ms, _ in made.limits]

@@ -19,6 +19,7 @@ from headrace.network.partitions.result_subpartition import LOCAL_SEGMENT_BYTES,
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.partition_traces import (
     KINDS,
+    STORED,
     Consumer,
     Flush,
     Mark,
@@ -30,7 +31,6 @@ from tests.unit.network.partition_traces import (
 )
 from tests.unit.network.simulated import SimulatedCluster
 
-STORED = tuple(kind for kind in KINDS if kind.traits.is_compressible)
 BLOCKING = tuple(kind for kind in KINDS if kind.traits.is_blocking)
 RECONSUMABLE = tuple(kind for kind in KINDS if kind.traits.is_reconsumable)
 

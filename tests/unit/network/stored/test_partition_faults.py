@@ -13,10 +13,9 @@ from headrace.network.stored.stored_view import SHORT_READ_BYTES
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.faulty_files import FaultyFileLayer
-from tests.unit.network.partition_traces import KINDS, Consumer, Producer
+from tests.unit.network.partition_traces import KINDS, STORED, Consumer, Producer
 from tests.unit.network.simulated import SimulatedCluster
 
-STORED = tuple(kind for kind in KINDS if kind.traits.is_compressible)
 BLOCKING = tuple(kind for kind in KINDS if kind.traits.is_blocking)
 CODEC = "taskmanager_network_compression_codec"
 

@@ -1,6 +1,6 @@
 """Generators of a program's own, idleness by default, and clocks of silence that stop under back pressure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,13 @@ from headrace.functions.specs.operator_specs import TimestampsAndWatermarksSpec
 from headrace.functions.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from headrace.operators.sources_sinks.event_time_output import EventTimeOutput
 from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
-from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, TimeAt
+from headrace.testing.operator_harness import (
+    PICKLED,
+    ManualTimer,
+    OperatorHarness,
+    Rows,
+    TimeAt,
+)
 from headrace.testing.operator_ways import run_all_ways
 
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()
@@ -181,6 +187,38 @@ def test_each_split_has_a_generator_of_its_own() -> None:
     assert harness.output.watermarks == [3]
     output.emit(_batch([20, 21]), "a")
     assert harness.output.watermarks == [3, 9]
+
+
+def _looks(harness: OperatorHarness, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Count the timers that run in the first ten seconds, each of which schedules the next one."""
+    schedule, times_ms = harness.timers.schedule, list[int]()
+
+    def counted(time_ms: int, callback: Callable[[int], None]) -> ManualTimer:
+        times_ms.append(time_ms)
+        return schedule(time_ms, callback)
+
+    monkeypatch.setattr(harness.timers, "schedule", counted)
+    harness.perform(TimeAt(10_000))
+    return len(times_ms)
+
+
+def test_an_input_from_which_nothing_comes_is_looked_at_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _looks(_assigning(ASCENDING), monkeypatch) < 15, "every second"
+    assert _looks(_assigning(WatermarkStrategy.for_generator(Punctuated)), monkeypatch) == 50
+    soon = ASCENDING.with_idleness(Duration.of_millis(300))
+    assert _looks(_assigning(soon), monkeypatch) == 50, "its idleness is a matter of few intervals"
+
+
+def test_the_watermark_of_rows_after_a_rest_goes_out_after_an_interval() -> None:
+    harness = _assigning(ASCENDING)
+    harness.perform(TimeAt(10_050))
+    harness.perform(Rows([1], [10]))
+    harness.perform(TimeAt(10_249))
+    assert harness.output.watermarks == []
+    harness.perform(TimeAt(10_250))
+    assert harness.output.watermarks == [9]
 
 
 def _time_until_idle(harness: OperatorHarness, until_ms: int = 200_000) -> int | None:

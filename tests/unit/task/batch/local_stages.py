@@ -13,8 +13,8 @@ from headrace.task.batch.stage_rows import (
     RECEIVER,
     REPORT,
     REPORT_COLUMN,
-    TIME,
     StageReport,
+    edge_numbers,
     row_column,
     stage_schema,
 )
@@ -65,6 +65,7 @@ class LocalStages:
             splits=(),
             collects=frozenset(),
             reports=True,
+            vertex_number=self._graph.vertices.index(vertex),
         )
         types = load_types(vertex, VertexPayloads.of(vertex, out))
         schema = stage_schema(edge_forms(vertex, types, out))
@@ -78,7 +79,7 @@ class LocalStages:
             finally:
                 task.close()
         made = pa.Table.from_batches(batches, schema)
-        for number, edge in enumerate(out):
+        for number, edge in zip(edge_numbers(out), out, strict=True):
             self._tables[edge] = _where(made, EDGE, number).rename_columns(
                 [name if name != row_column(number) else "row" for name in schema.names]
             )
@@ -91,17 +92,17 @@ class LocalStages:
         parts: list[pa.Table] = []
         for edge in into:
             rows = self._tables[edge]
-            columns = {name: rows[name] for name in (RECEIVER, HASH, TIME, PLACE)}
+            columns = {name: rows[name] for name in (RECEIVER, HASH, PLACE)}
             columns[EDGE] = pa.array([edge.input_number] * rows.num_rows, pa.int32())
             columns[row_column(edge.input_number)] = rows["row"]
             parts.append(pa.table(columns))
         rows = pa.concat_tables(parts, promote_options="default")
-        order = (HASH, TIME, EDGE, PLACE) if is_keyed else (EDGE, PLACE)
+        order = (HASH, EDGE, PLACE) if is_keyed else (EDGE, PLACE)
         has_broadcast = any(
             edge.input_number == 1 and edge.partitioner.kind is PartitionerKind.BROADCAST
             for edge in into
         )
-        columns = {name: rows[name].fill_null(-(2**63)).to_numpy() for name in (TIME, PLACE)}
+        columns = {PLACE: rows[PLACE].fill_null(-(2**63)).to_numpy()}
         # As integers of 64 bits, among which rows without a key have a place before all others.
         columns[HASH] = rows[HASH].cast(pa.int64()).fill_null(-(2**63)).to_numpy()
         columns[EDGE] = rows[EDGE].to_numpy() * (-1 if has_broadcast and not is_keyed else 1)

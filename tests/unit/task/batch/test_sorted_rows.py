@@ -71,6 +71,25 @@ def test_rows_come_by_hash_then_time_then_input_and_arrival(
     assert found == [(one, number, place) for one, _, number, place in sorted(expected)]
 
 
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_long_stretches_of_few_keys_come_as_they_arrived(tmp_path: Path, is_timed: bool) -> None:
+    rng = np.random.default_rng(1)
+    rows = SortedRows(str(tmp_path), run_bytes=100_000)
+    expected: list[tuple[int, int]] = []
+    for _ in range(9):
+        hashes = rng.integers(-2, 3, 5_000).tolist()
+        arrival = (0, is_timed, [(one, 0) for one in hashes])
+        rows.add(0, rows_of(arrival, len(expected)))
+        expected += [(one, len(expected) + index) for index, one in enumerate(hashes)]
+    found: list[tuple[int, int]] = []
+    for ordered in rows.ordered():
+        places = ordered.rows_of[0].column("place").to_pylist()
+        found += zip(ordered.hashes.tolist(), places, strict=True)
+        assert not ordered.inputs.any()
+    rows.close()
+    assert found == sorted(expected)
+
+
 def test_memory_holds_a_run_and_the_rest_lies_in_files_that_go(tmp_path: Path) -> None:
     rows = SortedRows(str(tmp_path), run_bytes=1 << 20)
     rng = np.random.default_rng(1)

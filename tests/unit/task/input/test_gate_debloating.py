@@ -31,8 +31,11 @@ class Timers:
     def schedule(self, time_ms: int, callback: Callable[[int], None]) -> None:
         self._due.append((time_ms, callback))
 
-    def pass_a_period(self) -> int:
-        """Return how long it was."""
+    def pass_a_period(self) -> int | None:
+        """Return how long it was; None, and a period passes, where nothing is due."""
+        if not self._due:
+            self._now_ms += PERIOD_MS
+            return None
         ((time_ms, callback),), self._due = self._due, []
         elapsed_ms, self._now_ms = time_ms - self._now_ms, time_ms
         callback(time_ms)
@@ -79,9 +82,11 @@ class Task:
     def active_ms(self) -> float:
         return self._timers.now_ms() - self.idle_ms
 
-    def take_in(self, row_count: int, idle_ms: float = 0.0) -> int:
+    def take_in(self, row_count: int, idle_ms: float = 0.0) -> int | None:
         self.gate.records_in += row_count
         self.idle_ms += idle_ms
+        if self.debloating.is_resting:
+            self.debloating.resume()
         return self._timers.pass_a_period()
 
 
@@ -96,7 +101,7 @@ def slow_task(**options: str) -> Task:
 def test_before_anything_is_known_it_says_so_little_and_looks_often() -> None:
     task = Task()
     assert task.gate.wishes == [ROWS_AT_FIRST]
-    assert task.take_in(0) == GROWING_PERIOD_MS
+    assert task.take_in(0) is None
     assert task.take_in(20) == GROWING_PERIOD_MS
     assert task.take_in(100) in (GROWING_PERIOD_MS, PERIOD_MS)
 
@@ -128,6 +133,18 @@ def test_an_idle_gate_wishes_nothing_new() -> None:
     task.take_in(100)
     assert task.gate.wishes == []
     assert task.debloating.in_flight_bytes == 5000
+
+
+def test_nothing_is_due_while_no_rows_come_and_a_look_is_again_once_they_have() -> None:
+    task = slow_task()
+    del task.gate.wishes[:]
+    task.gate.queued_bytes = 0
+    assert task.take_in(0) == PERIOD_MS, "the look that finds nothing"
+    assert task.take_in(0, idle_ms=PERIOD_MS) is None
+    assert task.take_in(0, idle_ms=PERIOD_MS) is None
+    # Five times as fast as before, in the time in which there was something.
+    assert task.take_in(500) == PERIOD_MS
+    assert task.gate.wishes, "it is looked at again, and what came in the rest is no slowness"
 
 
 def test_a_latency_target_is_the_time_that_what_is_in_flight_may_take() -> None:

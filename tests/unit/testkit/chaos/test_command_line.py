@@ -39,15 +39,15 @@ def test_all_is_every_group_but_the_smoke_test_and_the_bugs(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(monkeypatch, "all") == 0
-    assert {command[0] for command in started} == {*GROUPS, "leaders", "takeovers", "bugs"} - {
-        "smoke"
-    }
+    others = {"leaders", "takeovers", "dataframes", "bugs"}
+    assert {command[0] for command in started} == {*GROUPS, *others} - {"smoke"}
 
 
-def test_kills_of_leaders_are_runs_of_the_tests_own_drivers(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("part", ["leaders", "takeovers", "dataframes"])
+def test_kills_of_drivers_are_runs_of_the_tests_own_programs(
+    part: str, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(monkeypatch, "leaders", "--only", "metadata", "--repeats", "2") == 0
+    assert run(monkeypatch, part, "--only", "metadata", "--repeats", "2") == 0
     ((module, *arguments),) = started
     assert arguments == ["--repeats", "2", "--only", "metadata"]
     assert importlib.util.find_spec(module) is not None

@@ -10,9 +10,9 @@ from headrace.core.ids import ResourceId
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
 from headrace.network.memory.local_buffer_pool import NeverWait
-from headrace.network.stored.io_pool import PostingIo
 from headrace.network.trace.simulated_transport import SimulatedNetwork
 from testkit.simulation.exchange_scan import ExchangeScan, ScannedExchange
+from testkit.simulation.posting_io import PostingIo
 from tests.unit.network.exchange import (
     SECRET,
     attempt,

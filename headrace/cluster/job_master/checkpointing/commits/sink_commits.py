@@ -290,7 +290,7 @@ class SinkCommits:
             self._on_changed()
         elif self._is_closed:
             sink.is_busy = False
-        elif _is_hopeless(error) or sink.failed_count >= self._retries:
+        elif is_hopeless(error) or sink.failed_count >= self._retries:
             sink.is_busy = False
             sink.failed_count = 0
             sink.failure = commit_failure(sink.name, pending.checkpoint_id, error)
@@ -355,7 +355,7 @@ def commit_failure(sink_name: str, checkpoint_id: int, error: Exception) -> Comm
     return CommitFailedError(sink_name, checkpoint_id, error)
 
 
-def _is_hopeless(error: Exception) -> bool:
+def is_hopeless(error: BaseException) -> bool:
     """Return whether a commit that failed so need not be tried again: nor need one whose function has a mistake."""
     has_mistake = isinstance(error, UserCodeError) and error.repeats
     return has_mistake or not getattr(error, "recoverable", True)

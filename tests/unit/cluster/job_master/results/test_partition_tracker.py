@@ -8,7 +8,11 @@ from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker, ToRelease
 from headrace.core.ids import ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
-from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
+from headrace.core.shuffle_descriptors import (
+    ReleaseBy,
+    ResultPartitionDescriptor,
+    ResultPartitionType,
+)
 from headrace.network.errors import PartitionNotFoundError
 from tests.unit.cluster.cluster_samples import TM_1, TM_2, vertex_id
 from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture
@@ -73,7 +77,7 @@ def test_a_result_is_released_once_and_only_where_it_lies(events: list[tuple[str
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in ResultPartitionType if not kind.traits.is_compressible]
+    "kind", [kind for kind in ResultPartitionType if kind.traits.release_by is ReleaseBy.UPSTREAM]
 )
 def test_what_releases_itself_is_not_tracked(kind: ResultPartitionType) -> None:
     tracker = PartitionTracker(releases_during_job=True)

@@ -22,12 +22,13 @@ from headrace.connectors.files.sink.committables import (
     encode_committable,
 )
 from headrace.connectors.files.sink.compaction import FileCompactor, FileCompactStrategy
-from headrace.connectors.files.sink.file_commit import FileCommitError
+from headrace.connectors.files.sink.file_commit import FileCommitError, create_file_committer
 from headrace.connectors.files.sink.file_sink import FileSink
 from headrace.connectors.files.sink.note_file import NoteDamagedError, NoteLostError
 from headrace.connectors.files.sink.staging import MARKER
+from headrace.core.config import Settings
 from headrace.core.types.type_info import Types
-from headrace.functions.sink import FINAL_CHECKPOINT, commit_key
+from headrace.functions.sink import FINAL_CHECKPOINT, CommitterContext, commit_key
 from tests.unit.connectors.files.sink.file_commit_world import (
     compacting,
     files,
@@ -342,6 +343,24 @@ def test_files_of_several_checkpoints_become_one(tmp_path: Path) -> None:
     world.checkpoint()
     (one,) = files(tmp_path)
     assert sorted(one.read_text().split()) == ["0:0", "0:1", "1:0"]
+    assert hidden(tmp_path) == []
+
+
+def test_what_a_job_in_batch_mode_has_written_is_compacted_although_a_subtask_never_ran(
+    tmp_path: Path,
+) -> None:
+    in_batch = Settings({"execution.runtime-mode": "BATCH"})
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(2)
+    sink = compacting(tmp_path, strategy, FileCompactor.concat_file_compactor())
+    world = world_of(sink, settings=in_batch)
+    world.write(0, 2)
+    committables = world.writers[0].prepare_commit(FINAL_CHECKPOINT)
+    assert files(tmp_path) == []
+    name_and_payload = sink.committer()
+    assert name_and_payload is not None
+    committer = create_file_committer(CommitterContext("files", in_batch), name_and_payload[1])
+    committer.commit(commit_key("lineage", "sink", 1), 1, committables)
+    assert lines(tmp_path) == ["0:0", "0:1"]
     assert hidden(tmp_path) == []
 
 
