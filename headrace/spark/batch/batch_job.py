@@ -233,6 +233,7 @@ class BatchJob:
         tells: bool,
     ) -> DataFrame:
         into = self._graph.edges_into(vertex.vertex_id)
+        number = self._graph.vertices.index(vertex)
         aggregated: DataFrame | None = None
         if self._driver_settings.get_option(AGGREGATES_IN_SPARK):
             made = aggregated_by_spark(self._spark, self._graph, vertex)
@@ -250,7 +251,7 @@ class BatchJob:
             reports=tells,
             as_columns=frozenset(one.data_set_id for one in out if self._is_output(one)),
             reads_dataframe=reads_dataframe(vertex),
-            vertex_number=self._graph.vertices.index(vertex),
+            vertex_number=number,
         )
         # Columns of packets are the same for all types, which stay bytes here: the job may be another user's.
         types = load_types(vertex, VertexPayloads.of(vertex, out)) if spec.as_columns else []
