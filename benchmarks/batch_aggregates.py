@@ -1,24 +1,26 @@
-"""How many rows of a DataFrame per second do built-in aggregates take in BATCH mode, if Spark makes their first half?
+"""How many rows of a DataFrame per second do aggregates take in BATCH mode, if Spark computes their first half?
 
-Rows of Parquet are aggregated by key: number, sum, mean, smallest and largest value. `by_spark` and `by_headrace` are one
-program, with and without `headrace.batch.aggregates-in-spark`; `spark_sql` is the same query without Headrace. Few keys
-are far fewer than rows; with as many keys as rows nothing is reduced before the shuffle. Each turn runs all ways one
-after another in one Spark application, after a run of each that starts its workers. The figure is rows over the time
-from `execute` to the last result, median of `--turns`, which are kept too. Totals that differ are an error.
+Rows of Parquet are aggregated by key: number, sum, mean, smallest and largest value. `by_spark` and `by_headrace` are
+one program, with and without `headrace.batch.aggregates-in-spark`; `spark_sql` is the same query without Headrace. With
+as many keys as rows nothing is reduced before the shuffle. Each turn runs all ways one after another in one Spark
+application, after a run of each that starts its workers. Kept are rows over the time from `execute` to the last result,
+and processor seconds of all processes: medians of `--turns`, and the rates of each. Totals that differ are an error.
 
-    python -m benchmarks.batch_aggregates [--rows 10000000] [--keys 1000 10000000] [--parallelism 2] [--turns 5] [--dry]
+    python -m benchmarks.batch_aggregates [--rows 10000000] [--keys 1000 100000 10000000] [--parallelism 2] [--turns 5]
+        [--dry]
 """
 
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from benchmarks.nexmark.peers.measure import Measured
 from benchmarks.nexmark.queries import END_OF_INPUT
 from benchmarks.record import show_or_record
 from headrace import agg
@@ -59,18 +61,11 @@ def spark_sql(rows: DataFrame, parallelism: int) -> Totals:
     return tuple(total.collect()[0])
 
 
-def timed(run: Callable[[DataFrame, int], Totals], rows: DataFrame, parallelism: int) -> tuple[float, Totals]:
-    """Return the seconds of a run, and its totals."""
-    started = time.monotonic()
-    totals = run(rows, parallelism)
-    return time.monotonic() - started, totals
-
-
 def main() -> None:
     """Take all ways in turn, for each number of keys."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--rows", type=int, default=10_000_000, help="(%(default)s)")
-    parser.add_argument("--keys", type=int, nargs="+", default=[1_000, 10_000_000])
+    parser.add_argument("--keys", type=int, nargs="+", default=[1_000, 100_000, 10_000_000])
     parser.add_argument("--parallelism", type=int, default=2, help="(%(default)s)")
     parser.add_argument("--turns", type=int, default=5, help="(%(default)s)")
     parser.add_argument("--dry", action="store_true", help="keep no result")
@@ -90,21 +85,28 @@ def main() -> None:
             ).write.parquet(file)
             rows = spark.read.parquet(file)
             for run in ways.values():
-                timed(run, rows, asked.parallelism)
+                run(rows, asked.parallelism)
             rates: dict[str, list[int]] = {name: [] for name in ways}
+            cpu_seconds: dict[str, list[float]] = {name: [] for name in ways}
             for _ in range(asked.turns):
                 totals: dict[str, Totals] = {}
                 for name, run in ways.items():
-                    seconds, totals[name] = timed(run, rows, asked.parallelism)
-                    rates[name].append(round(asked.rows / seconds))
+                    with Measured() as measured:
+                        totals[name] = run(rows, asked.parallelism)
+                    rates[name].append(round(asked.rows / measured.wall_ms * 1000))
+                    cpu_seconds[name].append(measured.cpu_seconds)
                 if len(set(totals.values())) > 1:
                     raise ValueError(f"the ways disagree: {totals}")
-            figures = {
-                **{name: getattr(asked, name) for name in ("rows", "parallelism", "turns")},
+            figures: dict[str, Any] = {
+                "rows": asked.rows,
                 "keys": keys,
-                **{f"{name}_rows_per_second": statistics.median(each) for name, each in rates.items()},
-                "rows_per_second": rates,
+                "parallelism": asked.parallelism,
+                "turns": asked.turns,
             }
+            for name in ways:
+                figures[f"{name}_rows_per_second"] = statistics.median(rates[name])
+                figures[f"{name}_cpu_seconds"] = statistics.median(cpu_seconds[name])
+            figures["rows_per_second"] = rates
             show_or_record("batch_aggregates", figures, is_dry=asked.dry)
 
 

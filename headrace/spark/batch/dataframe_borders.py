@@ -51,7 +51,7 @@ from headrace.task.batch.stage_task import dataframe_column
 from headrace.task.user_payloads import load_specs, load_types
 
 _FORWARD: Final = PartitionerSpec(PartitionerKind.FORWARD)
-_INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _EXACT_INTEGERS: Final = 2**53
 _LONG_MAX: Final = 2**63
 _OPERATORS: Final[Mapping[str, Callable[[Column, Any], Any]]] = {
@@ -247,7 +247,7 @@ def _literal(field: T.StructField, value: Any) -> Column | None:
     """Return a value that Spark compares with the column as Arrow does; None where the two may differ."""
     kind = field.dataType
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(kind, _INTEGERS) and is_number:
+    if isinstance(kind, INTEGERS) and is_number:
         fits = isinstance(value, int) and -_LONG_MAX <= value < _LONG_MAX
         return F.lit(value) if fits else None
     if isinstance(kind, T.DoubleType) and is_number:

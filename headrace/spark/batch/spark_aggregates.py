@@ -12,16 +12,15 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from headrace.api.columns.expressions import Expression, col
 from headrace.connectors.dataframe.source import DataFrameSource
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.types.arrow_types import data_schema
@@ -43,6 +42,7 @@ from headrace.graph.job_graph import JobEdge, JobGraph, JobVertex, VertexPayload
 from headrace.operators.columns.integer_columns import HALF_BITS
 from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
 from headrace.spark.batch.dataframe_borders import (
+    INTEGERS,
     dataframe_of,
     for_subtasks,
     in_session,
@@ -60,8 +60,7 @@ _WITHOUT_SHUFFLE: Final = frozenset(
 )
 """Names of nodes of Spark's logical plans."""
 _DAY_MS: Final = 86_400_000
-_INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-_TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *_INTEGERS)
+_TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *INTEGERS)
 _OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
 
 
@@ -69,12 +68,12 @@ _OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
 class AggregatePlan:
     """What Spark computes of a DataFrame: the partial results of its rows.
 
-    `conditions` and `times` name columns of the DataFrame: conditions that a row is kept by, and columns that give the
-    event time, of which the last one counts. `columns`: the DataFrame's column behind each name in `aggregation`.
+    `conditions`: those that a row is kept by, each with the DataFrame's column behind each name in it. `time`: the
+    DataFrame's column that gives the event time, or None. `columns`: its column behind each name in `aggregation`.
     """
 
-    conditions: tuple[ColumnCondition, ...]
-    times: tuple[str, ...]
+    conditions: tuple[tuple[ColumnCondition, Mapping[str, str]], ...]
+    time: str | None
     columns: Mapping[str, str]
     aggregation: SlicedAggregation
 
@@ -91,11 +90,14 @@ def planned_aggregate(
         return None
     payloads = VertexPayloads.of(vertex, ())
     source, *between, half = load_specs(vertex, payloads)[: place + 1]
-    schema = data_schema(load_types(vertex, payloads)[0].output.value_type)
-    walk = _Walk(dict(zip(schema.names, fields, strict=True)), source)
-    if all(walk.passes(spec) for spec in between) and walk.takes(half.aggregation):
-        conditions, times = tuple(walk.conditions), tuple(walk.times)
-        return AggregatePlan(conditions, times, walk.columns, half.aggregation)
+    names = data_schema(load_types(vertex, payloads)[0].output.value_type).names
+    walk = _Walk(dict(zip(names, fields, strict=True)))
+    if (
+        walk.passes_source(source)
+        and all(walk.passes(spec) for spec in between)
+        and walk.takes(half.aggregation)
+    ):
+        return AggregatePlan(tuple(walk.conditions), walk.time, walk.columns, half.aggregation)
     return None
 
 
@@ -126,22 +128,33 @@ class _Walk:
     `known`: the DataFrame's columns by their names in the stream.
     """
 
-    def __init__(self, known: Mapping[str, T.StructField], source: SourceSpec) -> None:
-        self._known: Final = known
-        self.columns: dict[str, str] = {name: name for name in known}
-        self.conditions: Final[list[ColumnCondition]] = []
-        self.times: Final[list[str]] = []
-        if source.source.event_time_column is not None:
-            self.times.append(source.source.event_time_column)
-        self._is_known = self._passes_times(source.strategy)
+    def __init__(self, known: Mapping[str, T.StructField]) -> None:
+        self._fields: Final = {field.name: field for field in known.values()}
+        self.columns: Mapping[str, str] = {name: field.name for name, field in known.items()}
+        self.conditions: Final[list[tuple[ColumnCondition, Mapping[str, str]]]] = []
+        self.time: str | None = None
+
+    def passes_source(self, spec: SourceSpec) -> bool:
+        """Follow rows out of the source; return whether Spark gives them the same event time."""
+        column = spec.source.event_time_column
+        return (column is None or self._takes_time(column)) and self._passes_times(spec.strategy)
 
     def passes(self, spec: Any) -> bool:
         """Follow rows through an operator; return whether Spark does the same."""
         match spec:
-            case FilterExpressionSpec():
-                return self._passes_filter(spec)
+            case FilterExpressionSpec(implied=None):
+                return False
+            case FilterExpressionSpec(implied=implied):
+                self.conditions.append((implied, self.columns))
+                return spec.is_implied_whole and self._compares_alike(implied)
             case SelectExpressionsSpec():
-                return self._passes_select(spec)
+                self.columns = {
+                    name: self.columns[one]
+                    for name, expression in spec.expressions
+                    for one in self.columns
+                    if expression.equals(pc.field(one))
+                }
+                return len(self.columns) == len(spec.expressions)
             case TimestampsAndWatermarksSpec():
                 return self._passes_times(spec.strategy)
             case _:
@@ -149,24 +162,21 @@ class _Walk:
 
     def takes(self, aggregation: SlicedAggregation) -> bool:
         """Return whether Spark groups and aggregates these columns as the operator does."""
-        is_timed = not aggregation.windows.is_until_end_of_input
         return (
-            self._is_known
-            and (bool(self.times) or not is_timed)
-            and all(isinstance(self._known[one].dataType, _TIMES) for one in self.times)
+            (self.time is not None or aggregation.windows.is_until_end_of_input)
             and all(_groups_alike(self._field(name)) for name in aggregation.key_columns)
             and all(
                 one.function == "count"
                 or (
                     one.function in _OF_INTEGERS
-                    and isinstance(self._field(one.column or "").dataType, _INTEGERS)
+                    and isinstance(self._field(one.column or "").dataType, INTEGERS)
                 )
                 for one in aggregation.aggregates
             )
         )
 
     def _field(self, name: str) -> T.StructField:
-        return self._known[self.columns[name]]
+        return self._fields[self.columns[name]]
 
     def _passes_times(self, strategy: WatermarkStrategy | None) -> bool:
         """Follow a strategy, whose watermarks have no effect in BATCH mode."""
@@ -174,38 +184,21 @@ class _Walk:
             return True
         assigner = strategy.timestamp_assigner
         if isinstance(assigner, ColumnTimestampAssigner):
-            self.times.append(self.columns[assigner.column])
-        elif assigner is not None:
-            return False
-        return strategy.generator_supplier is None
+            return self._takes_time(assigner.column)
+        return assigner is None and strategy.generator_supplier is None
 
-    def _passes_filter(self, spec: FilterExpressionSpec) -> bool:
-        implied = spec.implied
-        # What a filter implies may be less than what it asks for.
-        if implied is None or not _is_whole(implied, spec.expression):
+    def _takes_time(self, column: str) -> bool:
+        """Return whether a column gives the event time in Spark too: no second one, as a null in the first fails."""
+        if self.time is not None or column not in self.columns:
             return False
-        if not self._compares_alike(implied):
-            return False
-        self.conditions.append(self._of_dataframe(implied))
-        return True
-
-    def _passes_select(self, spec: SelectExpressionsSpec) -> bool:
-        picked: dict[str, str] = {}
-        for name, expression in spec.expressions:
-            source = next(
-                (one for one in self.columns if expression.equals(col(one).to_arrow())), None
-            )
-            if source is None:
-                return False
-            picked[name] = self.columns[source]
-        self.columns = picked
-        return True
+        self.time = self.columns[column]
+        return isinstance(self._field(column).dataType, _TIMES)
 
     def _compares_alike(self, condition: ColumnCondition) -> bool:
         match condition:
             case Comparison(column, _, value):
                 kind = self._field(column).dataType
-                if isinstance(kind, _INTEGERS):
+                if isinstance(kind, INTEGERS):
                     return type(value) is int and -(2**63) <= value < 2**63
                 if isinstance(kind, T.BooleanType):
                     return type(value) is bool
@@ -215,60 +208,12 @@ class _Walk:
             case _:
                 return False
 
-    def _of_dataframe(self, condition: ColumnCondition) -> ColumnCondition:
-        match condition:
-            case Comparison(column, operator, value):
-                return Comparison(self.columns[column], operator, value)
-            case And(conditions):
-                return And(tuple(map(self._of_dataframe, conditions)))
-            case Or(conditions):
-                return Or(tuple(map(self._of_dataframe, conditions)))
-            case _:
-                raise AssertionError(f"no column in {condition}")
-
 
 def _groups_alike(field: T.StructField) -> bool:
     """Return whether equal values are equal bytes for Spark too: texts of another collation, or padded, are not."""
     kind = field.dataType
     is_plain_text = kind == T.StringType() and not field.metadata
-    return is_plain_text or isinstance(kind, (*_INTEGERS, T.BooleanType))
-
-
-def _is_whole(condition: ColumnCondition, expression: Any) -> bool:
-    """Return whether an Arrow expression asks for a condition and for nothing besides."""
-    return any(expression.equals(one.to_arrow()) for one in _written(condition))
-
-
-def _written(condition: ColumnCondition) -> Iterator[Expression]:
-    """Yield the expressions that a program may have written a condition as."""
-    match condition:
-        case Comparison(column, operator, value):
-            yield _COMPARISONS[operator](col(column), value)
-        case And(conditions):
-            parts = [next(_written(one)) for one in conditions]
-            yield reduce(lambda a, b: a & b, parts)
-        case Or(conditions):
-            parts = [next(_written(one)) for one in conditions]
-            if parts:
-                yield reduce(lambda a, b: a | b, parts)
-            yield from _memberships(conditions)
-        case _:
-            return
-
-
-def _memberships(conditions: Sequence[ColumnCondition]) -> Iterator[Expression]:
-    equal = [one for one in conditions if isinstance(one, Comparison) and one.operator == "=="]
-    if equal and len(equal) == len(conditions) and len({one.column for one in equal}) == 1:
-        yield col(equal[0].column).is_in([one.value for one in equal])
-
-
-_COMPARISONS: Final[Mapping[str, Any]] = {
-    "==": lambda column, value: column == value,
-    "<": lambda column, value: column < value,
-    "<=": lambda column, value: column <= value,
-    ">": lambda column, value: column > value,
-    ">=": lambda column, value: column >= value,
-}
+    return is_plain_text or isinstance(kind, (*INTEGERS, T.BooleanType))
 
 
 def aggregated_by_spark(
@@ -286,10 +231,8 @@ def aggregated_by_spark(
     plan = planned_aggregate(vertex, graph.edges_out_of(vertex.vertex_id), df.schema.fields)
     if plan is None:
         return None
-    types = load_types(vertex, VertexPayloads.of(vertex, ()))
-    names = data_schema(types[0].output.value_type).names
-    made = _partial_results(in_session(spark, df), names, plan, half.name)
-    partial_type = types[place].output
+    made = _partial_results(in_session(spark, df), plan, half.name)
+    partial_type = load_types(vertex, VertexPayloads.of(vertex, ()))[place].output
     _set_partition_count(spark, graph, vertex.parallelism)
     # The rows come from Spark's plan, and not by the name of a DataFrame.
     source = DataFrameSource("", partial_type.value_type)
@@ -308,29 +251,26 @@ def aggregated_by_spark(
     return reading, for_subtasks(made, vertex.parallelism)
 
 
-def _partial_results(
-    frame: DataFrame, names: Sequence[str], plan: AggregatePlan, operator_name: str
-) -> DataFrame:
-    """Return the columns of `SlicedAggregation.partial_schema`, in their order, under the names of a stage's input.
-
-    `names`: those that the columns of `frame` have in the stream.
-    """
+def _partial_results(frame: DataFrame, plan: AggregatePlan, operator_name: str) -> DataFrame:
+    """Return the columns of `SlicedAggregation.partial_schema`, in their order, under the names of a stage's input."""
     aggregation = plan.aggregation
-    columns = dict(zip(names, frame.columns, strict=True))
-    fields = dict(zip(names, frame.schema.fields, strict=True))
-    for condition in plan.conditions:
-        kept = spark_condition(condition, columns, fields)
+    fields = {field.name: field for field in frame.schema.fields}
+    begin = "0L"
+    if plan.time is not None:
+        place = f"operator '{operator_name}', column '{plan.time}'"
+        begin = _slice(fields[plan.time], aggregation.windows, place)
+    for condition, columns in plan.conditions:
+        of_names = {name: fields[column] for name, column in columns.items()}
+        kept = spark_condition(condition, columns, of_names)
         assert kept is not None, f"{condition} was planned"
         frame = frame.where(kept)
-    keys = [f"k{index}" for index, _ in enumerate(aggregation.key_columns)]
+    keys = {f"k{index}": name for index, name in enumerate(aggregation.key_columns)}
     used = sorted({one.column for one in aggregation.aggregates if one.column is not None})
     values = {name: f"v{index}" for index, name in enumerate(used)}
-    named = [*zip(aggregation.key_columns, keys, strict=True), *values.items()]
-    picked = [f"`{columns[plan.columns[name]]}` AS {alias}" for name, alias in named]
-    times = {name: _milliseconds(columns[name], fields[name].dataType) for name in plan.times}
-    begin = _slice(times, aggregation.windows, f"operator '{operator_name}'")
+    picked = [(name, alias) for alias, name in keys.items()] + list(values.items())
+    texts = [f"{_quoted(plan.columns[name])} AS {alias}" for name, alias in picked]
     # Texts of SQL: a method of a Column makes about ten calls of the JVM.
-    rows = frame.selectExpr(*picked, f"{begin} AS s")
+    rows = frame.selectExpr(*texts, f"{begin} AS s")
     with _wrapping(frame.sparkSession):
         grouped = rows.groupBy(*keys, "s").agg(*map(F.expr, _aggregates(aggregation, values)))
     return grouped.toDF(*map(dataframe_column, range(len(grouped.columns))))
@@ -350,41 +290,32 @@ def _aggregates(aggregation: SlicedAggregation, values: Mapping[str, str]) -> It
         yield f"count({value})"
 
 
-def _slice(times: Mapping[str, str], windows: EventTimeWindows, place: str) -> str:
-    """Return the beginning of a row's slice, epoch ms; a row without event time fails the job, as elsewhere.
-
-    `times`: columns that give the event time as epoch ms, of which the last one counts.
-    """
-    begin = "CAST(0 AS BIGINT)"
+def _slice(field: T.StructField, windows: EventTimeWindows, place: str) -> str:
+    """Return the beginning of a row's slice, epoch ms; a row whose event time does not fit fails the job."""
+    time = _milliseconds(_quoted(field.name), field.dataType)
+    fits, begin, reason = f"{time} IS NOT NULL", "0L", "is null"
     if not windows.is_until_end_of_input:
-        *_, time = times.values()
         limit = TIME_LIMIT_MS - windows.size
-        reason = f" ms is too far from 1970 for windows in columns of {windows.size} ms"
-        far = _failure(_text(f"{place}: event time "), f"CAST({time} AS STRING)", _text(reason))
+        fits = f"{time} BETWEEN -{limit}L AND {limit}L"
         begin = f"{time} - pmod({time} - {windows.offset}L, {windows.slice_ms}L)"
-        begin = f"CASE WHEN {time} NOT BETWEEN -{limit}L AND {limit}L THEN {far} ELSE {begin} END"
-    for name, time in times.items():
-        missing = _failure(_text(f"{place}: column '{name}' gives the event time and is null"))
-        begin = f"CASE WHEN {time} IS NULL THEN {missing} ELSE {begin} END"
-    return begin
-
-
-def _failure(*texts: str) -> str:
-    return f"CAST(raise_error(concat({', '.join(texts)})) AS BIGINT)"
-
-
-def _text(content: str) -> str:
-    """Return a text of SQL's: in digits, as settings of the session decide what a backslash means."""
-    return f"CAST(X'{content.encode().hex()}' AS STRING)"
+        reason = f"is null or too far from 1970 for windows of {windows.size} ms"
+    # A text in digits, as settings of the session decide what a backslash means.
+    text = f"{place}: the event time {reason}: ".encode().hex()
+    shown = f"concat(CAST(X'{text}' AS STRING), coalesce(CAST({time} AS STRING), 'null'))"
+    return f"CASE WHEN {fits} THEN {begin} ELSE CAST(raise_error({shown}) AS BIGINT) END"
 
 
 def _milliseconds(column: str, kind: T.DataType) -> str:
     """Return a column as epoch ms. Microseconds are cut towards 1970, as Arrow does."""
     if isinstance(kind, T.DateType):
-        return f"(CAST(unix_date(`{column}`) AS BIGINT) * {_DAY_MS}L)"
-    if isinstance(kind, _INTEGERS):
-        return f"CAST(`{column}` AS BIGINT)"
-    return f"(unix_micros(CAST(`{column}` AS TIMESTAMP)) DIV 1000L)"
+        return f"(CAST(unix_date({column}) AS BIGINT) * {_DAY_MS}L)"
+    if isinstance(kind, INTEGERS):
+        return f"CAST({column} AS BIGINT)"
+    return f"(unix_micros(CAST({column} AS TIMESTAMP)) DIV 1000L)"
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
 
 
 def _set_partition_count(spark: SparkSession, graph: JobGraph, parallelism: int) -> None:

@@ -33,6 +33,9 @@ FIELDS: Final = [
 ]
 SECOND: Final = TumblingEventTimeWindows.of(Time.seconds(1))
 END: Final = GlobalWindows.create_with_end_of_stream_trigger()
+BY_DAY: Final = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+    ColumnTimestampAssigner("day")
+)
 Program = Callable[[DataStream], Any]
 
 
@@ -73,13 +76,6 @@ LOWERED: Final[dict[str, Program]] = {
     ),
     "until the end": lambda s: s.key_by("name").window(END).aggregate(agg.count()).print(),
     "without keys": lambda s: s.window_all(SECOND).aggregate(agg.max("id")).print(),
-    "assigned later": lambda s: summed(
-        s.assign_timestamps_and_watermarks(
-            WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
-                ColumnTimestampAssigner("day")
-            )
-        )
-    ).print(),
     "one of several": lambda s: summed(s.filter(col("id").is_in([1, 2]))).print(),
 }
 KEPT: Final[dict[str, Program]] = {
@@ -138,6 +134,16 @@ def test_event_time_that_python_makes_or_nobody_does_leaves_windows_to_the_opera
     assert plan_of(LOWERED["tumbling"], strategy=by_function) is None
 
 
+def test_one_column_gives_the_event_time_wherever_it_is_assigned() -> None:
+    def program(stream: DataStream) -> None:
+        summed(stream.assign_timestamps_and_watermarks(BY_DAY)).print()
+
+    plan = plan_of(program, event_time=None)
+    assert plan is not None
+    assert plan.time == "day"
+    assert plan_of(program, event_time="at") is None, "a null in the first column fails the job too"
+
+
 def test_filters_and_picked_columns_are_followed_to_those_of_the_dataframe() -> None:
     def program(stream: DataStream) -> None:
         kept = stream.filter((col("id") >= 3) & (col("name") < "m"))
@@ -147,9 +153,11 @@ def test_filters_and_picked_columns_are_followed_to_those_of_the_dataframe() -> 
 
     plan = plan_of(program)
     assert plan is not None
-    assert plan.conditions == (
+    assert [one for one, _ in plan.conditions] == [
         And((Comparison("id", ">=", 3), Comparison("name", "<", "m"))),
-        Or((Comparison("small", "==", 1), Comparison("name", "==", "a"))),
-    )
-    assert plan.columns == {"key": "small", "id": "name", "n": "id"}
-    assert plan.times == ("at",)
+        Or((Comparison("key", "==", 1), Comparison("id", "==", "a"))),
+    ]
+    picks = {"key": "small", "id": "name", "n": "id"}
+    assert [columns["id"] for _, columns in plan.conditions] == ["id", "name"]
+    assert plan.conditions[1][1] == plan.columns == picks
+    assert plan.time == "at"
