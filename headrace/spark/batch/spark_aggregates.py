@@ -68,12 +68,13 @@ _OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
 class AggregatePlan:
     """What Spark computes of a DataFrame: the partial results of its rows.
 
-    `conditions`: those that a row is kept by, each with the DataFrame's column behind each name in it. `time`: the
-    DataFrame's column that gives the event time, or None. `columns`: its column behind each name in `aggregation`.
+    `conditions`: those that a row is kept by, each with the DataFrame's column behind each name in it. `time`:
+    name of the column that gives the event time, and the DataFrame's column behind it; or None. `columns`: its column
+    behind each name in `aggregation`.
     """
 
     conditions: tuple[tuple[ColumnCondition, Mapping[str, str]], ...]
-    time: str | None
+    time: tuple[str, str] | None
     columns: Mapping[str, str]
     aggregation: SlicedAggregation
 
@@ -132,7 +133,7 @@ class _Walk:
         self._fields: Final = {field.name: field for field in known.values()}
         self.columns: Mapping[str, str] = {name: field.name for name, field in known.items()}
         self.conditions: Final[list[tuple[ColumnCondition, Mapping[str, str]]]] = []
-        self.time: str | None = None
+        self.time: tuple[str, str] | None = None
 
     def passes_source(self, spec: SourceSpec) -> bool:
         """Follow rows out of the source; return whether Spark gives them the same event time."""
@@ -191,7 +192,7 @@ class _Walk:
         """Return whether a column gives the event time in Spark too: no second one, as a null in the first fails."""
         if self.time is not None or column not in self.columns:
             return False
-        self.time = self.columns[column]
+        self.time = column, self.columns[column]
         return isinstance(self._field(column).dataType, _TIMES)
 
     def _compares_alike(self, condition: ColumnCondition) -> bool:
@@ -257,8 +258,9 @@ def _partial_results(frame: DataFrame, plan: AggregatePlan, operator_name: str) 
     fields = {field.name: field for field in frame.schema.fields}
     begin = "0L"
     if plan.time is not None:
-        place = f"operator '{operator_name}', column '{plan.time}'"
-        begin = _slice(fields[plan.time], aggregation.windows, place)
+        name, column = plan.time
+        place = f"operator '{operator_name}', column '{name}'"
+        begin = _slice(fields[column], aggregation.windows, place)
     for condition, columns in plan.conditions:
         of_names = {name: fields[column] for name, column in columns.items()}
         kept = spark_condition(condition, columns, of_names)
@@ -268,7 +270,7 @@ def _partial_results(frame: DataFrame, plan: AggregatePlan, operator_name: str) 
     used = sorted({one.column for one in aggregation.aggregates if one.column is not None})
     values = {name: f"v{index}" for index, name in enumerate(used)}
     picked = [(name, alias) for alias, name in keys.items()] + list(values.items())
-    texts = [f"{_quoted(plan.columns[name])} AS {alias}" for name, alias in picked]
+    texts = [f"`{plan.columns[name]}` AS {alias}" for name, alias in picked]
     # Texts of SQL: a method of a Column makes about ten calls of the JVM.
     rows = frame.selectExpr(*texts, f"{begin} AS s")
     with _wrapping(frame.sparkSession):
@@ -292,7 +294,7 @@ def _aggregates(aggregation: SlicedAggregation, values: Mapping[str, str]) -> It
 
 def _slice(field: T.StructField, windows: EventTimeWindows, place: str) -> str:
     """Return the beginning of a row's slice, epoch ms; a row whose event time does not fit fails the job."""
-    time = _milliseconds(_quoted(field.name), field.dataType)
+    time = _milliseconds(f"`{field.name}`", field.dataType)
     fits, begin, reason = f"{time} IS NOT NULL", "0L", "is null"
     if not windows.is_until_end_of_input:
         limit = TIME_LIMIT_MS - windows.size
@@ -312,10 +314,6 @@ def _milliseconds(column: str, kind: T.DataType) -> str:
     if isinstance(kind, INTEGERS):
         return f"CAST({column} AS BIGINT)"
     return f"(unix_micros(CAST({column} AS TIMESTAMP)) DIV 1000L)"
-
-
-def _quoted(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"
 
 
 def _set_partition_count(spark: SparkSession, graph: JobGraph, parallelism: int) -> None:

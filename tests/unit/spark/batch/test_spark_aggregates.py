@@ -140,7 +140,7 @@ def test_one_column_gives_the_event_time_wherever_it_is_assigned() -> None:
 
     plan = plan_of(program, event_time=None)
     assert plan is not None
-    assert plan.time == "day"
+    assert plan.time == ("day", "day")
     assert plan_of(program, event_time="at") is None, "a null in the first column fails the job too"
 
 
@@ -160,4 +160,4 @@ def test_filters_and_picked_columns_are_followed_to_those_of_the_dataframe() -> 
     picks = {"key": "small", "id": "name", "n": "id"}
     assert [columns["id"] for _, columns in plan.conditions] == ["id", "name"]
     assert plan.conditions[1][1] == plan.columns == picks
-    assert plan.time == "at"
+    assert plan.time == ("at", "at")
