@@ -133,7 +133,8 @@ print("FLOATING", spark_aggregates(), halves == run("STREAMING", floating), len(
 counted = ROWS.groupBy("id", "name", "ms").count()
 by_spark = run("by Spark", by_name, counted)
 print("SHUFFLED", by_spark == run("by Headrace", by_name, counted), len(by_spark) > 0)
-print("EMPTY", len(run("by Spark", by_name, ROWS.where("id < 0"))))
+of_none = run("by Headrace", lambda stream: by_name(stream.filter(col("id").is_in([]))))
+print("EMPTY", len(run("by Spark", by_name, ROWS.where("id < 0"))), len(of_none))
 for column, value in (("ms", "NULL"), ("ms", "9223372036854775806"), ("name", "NULL")):
     wrong = ROWS.withColumn(column, expr(f"IF(id = 7, {value}, {column})"))
     try:

@@ -238,7 +238,11 @@ def spark_condition(
         case Or(conditions):
             known = [spark_condition(one, columns, fields) for one in conditions]
             parts = [one for one in known if one is not None]
-            return reduce(lambda a, b: a | b, parts) if len(parts) == len(known) else None
+            return (
+                reduce(lambda a, b: a | b, parts, F.lit(False))
+                if len(parts) == len(known)
+                else None
+            )
         case _:
             return None
 

@@ -5,7 +5,7 @@ were cut. Where nothing but comparisons and picked columns lies between a DataFr
 `groupBy(...).agg(...)` of Spark's: no row comes to Python before it is aggregated. The half behind the exchange stays:
 windows fire, have their timestamps and come in their order as before.
 
-`planned_aggregate` decides, without Spark; `partial_results` makes the DataFrame.
+`planned_aggregate` decides, without Spark; `aggregated_by_spark` makes the DataFrame.
 """
 
 import logging
@@ -54,11 +54,6 @@ from headrace.task.user_payloads import load_specs, load_types
 
 _LOG: Final = logging.getLogger(__name__)
 _ANSI: Final = "spark.sql.ansi.enabled"
-_WITHOUT_SHUFFLE: Final = frozenset(
-    {"Project", "Filter", "SubqueryAlias", "View", "Union"}
-    | {"LogicalRelation", "DataSourceV2Relation", "LogicalRDD", "LocalRelation", "Range"}
-)
-"""Names of nodes of Spark's logical plans."""
 _DAY_MS: Final = 86_400_000
 _TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *INTEGERS)
 _OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
@@ -318,17 +313,13 @@ def _milliseconds(column: str, kind: T.DataType) -> str:
 
 def _set_partition_count(spark: SparkSession, graph: JobGraph, parallelism: int) -> None:
     """Have Spark shuffle partial results for as many tasks as read them, unless other shuffles heed this setting."""
-    known = [dataframe_of(one) for one in graph.vertices if reads_dataframe(one)]
-    if all(_has_no_shuffle(getattr(df, "_jdf").logicalPlan()) for df in known):  # noqa: B009
+    frames = [
+        in_session(spark, dataframe_of(one)) for one in graph.vertices if reads_dataframe(one)
+    ]
+    java_frames: list[Any] = [getattr(df, "_jdf") for df in frames]  # noqa: B009
+    plans = [one.queryExecution().executedPlan().toString() for one in java_frames]
+    if not any("Exchange" in plan for plan in plans):
         spark.conf.set("spark.sql.shuffle.partitions", str(parallelism))
-
-
-def _has_no_shuffle(plan: Any) -> bool:
-    """Return whether nothing in a logical plan can need a shuffle."""
-    children = plan.children()
-    return plan.nodeName() in _WITHOUT_SHUFFLE and all(
-        _has_no_shuffle(children.apply(index)) for index in range(children.size())
-    )
 
 
 @contextmanager
