@@ -234,10 +234,9 @@ class BatchJob:
     ) -> DataFrame:
         into = self._graph.edges_into(vertex.vertex_id)
         number = self._graph.vertices.index(vertex)
-        aggregated: DataFrame | None = None
-        if self._driver_settings.get_option(AGGREGATES_IN_SPARK):
-            made = aggregated_by_spark(self._spark, self._graph, vertex)
-            vertex, aggregated = (vertex, None) if made is None else made
+        asked = self._driver_settings.get_option(AGGREGATES_IN_SPARK)
+        made = aggregated_by_spark(self._spark, self._graph, vertex) if asked else None
+        vertex, source = made or (vertex, None)
         is_keyed = any(edge.partitioner.kind is PartitionerKind.HASH for edge in into)
         spec = StageSpec(
             job_id=self._graph.job_id,
@@ -256,7 +255,6 @@ class BatchJob:
         # Columns of packets are the same for all types, which stay bytes here: the job may be another user's.
         types = load_types(vertex, VertexPayloads.of(vertex, out)) if spec.as_columns else []
         schema = stage_schema(edge_forms(vertex, types, out, spec.as_columns))
-        source = aggregated
         if source is None:
             source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))

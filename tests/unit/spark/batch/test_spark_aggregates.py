@@ -76,7 +76,9 @@ LOWERED: Final[dict[str, Program]] = {
     ),
     "until the end": lambda s: s.key_by("name").window(END).aggregate(agg.count()).print(),
     "without keys": lambda s: s.window_all(SECOND).aggregate(agg.max("id")).print(),
-    "one of several": lambda s: summed(s.filter(col("id").is_in([1, 2]))).print(),
+    "one of several": lambda s: summed(
+        s.filter(col("id").is_in([1, 2]) & (col("name") == "x"))
+    ).print(),
 }
 KEPT: Final[dict[str, Program]] = {
     "a function of Python": lambda s: summed(s.filter(lambda row: row["id"] > 3)).print(),
@@ -88,6 +90,9 @@ KEPT: Final[dict[str, Program]] = {
     "an integer with a fraction": lambda s: summed(s.filter(col("id") > 3.5)).print(),
     "more than comparisons": lambda s: summed(
         s.filter((col("id") > 3) & (col("name") != "x"))
+    ).print(),
+    "more than comparisons on one side": lambda s: summed(
+        s.filter(((col("id") > 3) & (col("name") != "x")) | (col("id") == 1))
     ).print(),
     "padded texts": lambda s: summed(s.filter(col("padded") == "x")).print(),
     "a padded key": lambda s: summed(s, "padded").print(),
