@@ -9,7 +9,7 @@ windows fire, have their timestamps and come in their order as before.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -138,11 +138,9 @@ class _Walk:
     def passes(self, spec: Any) -> bool:
         """Follow rows through an operator; return whether Spark does the same."""
         match spec:
-            case FilterExpressionSpec(implied=None):
-                return False
-            case FilterExpressionSpec(implied=implied):
+            case FilterExpressionSpec(implied=ColumnCondition() as implied, is_implied_whole=True):
                 self.conditions.append((implied, self.columns))
-                return spec.is_implied_whole and self._compares_alike(implied)
+                return self._compares_alike(implied)
             case SelectExpressionsSpec():
                 self.columns = {
                     name: self.columns[one]
@@ -323,7 +321,7 @@ def _set_partition_count(spark: SparkSession, graph: JobGraph, parallelism: int)
 
 
 @contextmanager
-def _wrapping(spark: SparkSession) -> Iterator[None]:
+def _wrapping(spark: SparkSession) -> Generator[None]:
     """Have sums that are made meanwhile wrap beyond 64 bits, as ours do: in ANSI mode they fail the job.
 
     Spark asks for the mode when it makes the expression, and so no other one changes.
