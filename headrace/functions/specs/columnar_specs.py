@@ -28,6 +28,10 @@ MERGEABLE_AGGREGATES: Final = (
 """Aggregates for which there is no `slicing_obstacle`, in words."""
 MERGEABLE_KEYS: Final = "per key of texts, integers or truth values"
 """Key columns for which there is no `slicing_obstacle`, in words."""
+HALF_BITS: Final = 32
+"""Bits by which integers are shifted for the sum of their upper halves: see `SlicedAggregation.upper_name`."""
+TIME_LIMIT_MS: Final = (2**63 - 1) // 1000
+"""Limit of milliseconds from 1970: columns of times count microseconds, in 64 bits."""
 START: Final = "$start"
 """Column of partial results of sessions: event time of the first row they stand for, epoch ms."""
 LAST: Final = "$last"

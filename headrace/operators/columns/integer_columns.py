@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.functions.specs.columnar_specs import HALF_BITS
+
 Numbers = npt.NDArray[np.integer[Any]]
 Longs = npt.NDArray[np.int64]
 """Values of a column."""
@@ -25,7 +27,6 @@ Indexes = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 """Number of each row's group, shape (num_rows,)."""
 
-HALF_BITS: Final = 32
 PACKED_MAX: Final = 2**62
 """Limit of different numbers that are packed into one: far below 2**63."""
 _BITS: Final = 63

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.functions.specs.columnar_specs import ROWS, SLICE, SlicedAggregation
+from headrace.functions.specs.columnar_specs import HALF_BITS, ROWS, SLICE, SlicedAggregation
 from headrace.operators.columns.distinct_values import (
     cut_lists,
     lengths_of,
@@ -20,7 +20,6 @@ from headrace.operators.columns.distinct_values import (
     piece_numbers,
 )
 from headrace.operators.columns.integer_columns import (
-    HALF_BITS,
     Longs,
     count_integers,
     exact_means,

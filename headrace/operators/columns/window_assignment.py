@@ -1,7 +1,6 @@
 """Event-time windows of whole batches: the windows of each row, and the rows that come too late for theirs."""
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,14 +8,11 @@ import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.functions.specs.columnar_specs import ROWS, SLICE, EventTimeWindows
+from headrace.functions.specs.columnar_specs import ROWS, SLICE, TIME_LIMIT_MS, EventTimeWindows
 from headrace.functions.windows import window_starts
 from headrace.metrics.instruments import Counter
 from headrace.operators.columns.integer_columns import Indexes, begin_stretches
 from headrace.operators.runtime.user_code import user_error
-
-TIME_LIMIT_MS: Final = (2**63 - 1) // 1000
-"""Limit of milliseconds from 1970: columns of times count microseconds, in 64 bits."""
 
 
 def require_times(batch: RecordBatch, operator_name: str, size_ms: int) -> Timestamps:

@@ -27,6 +27,8 @@ from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.pickles import pickle_code
 from headrace.functions.column_conditions import And, ColumnCondition, Comparison, Or
 from headrace.functions.specs.columnar_specs import (
+    HALF_BITS,
+    TIME_LIMIT_MS,
     EventTimeWindows,
     LocalAggregateSpec,
     SlicedAggregation,
@@ -39,8 +41,6 @@ from headrace.functions.specs.operator_specs import (
 )
 from headrace.functions.watermarks import ColumnTimestampAssigner, WatermarkStrategy
 from headrace.graph.job_graph import JobEdge, JobGraph, JobVertex, VertexPayloads
-from headrace.operators.columns.integer_columns import HALF_BITS
-from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
 from headrace.spark.batch.dataframe_borders import (
     INTEGERS,
     dataframe_of,

@@ -14,9 +14,9 @@ from headrace.core.types.rows import Row
 from headrace.functions.specs.columnar_specs import (
     LAST,
     START,
+    TIME_LIMIT_MS,
 )
 from headrace.operators.columns.session_aggregate import group_stretches
-from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 from tests.unit.operators.columns.session_halves import GAP, Drawn, local, second_steps, sessions

@@ -13,6 +13,7 @@ from headrace.core.types.arrow_types import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
 from headrace.functions.specs.columnar_specs import (
+    TIME_LIMIT_MS,
     EventTimeWindows,
     LocalAggregateSpec,
     SlicedAggregateSpec,
@@ -20,7 +21,6 @@ from headrace.functions.specs.columnar_specs import (
     can_be_sliced,
 )
 from headrace.functions.specs.operator_specs import ColumnAggregate
-from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
 from headrace.state.evolution import StateIncompatibleError
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways

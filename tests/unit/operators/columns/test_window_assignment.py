@@ -8,10 +8,9 @@ from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import UserCodeError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.functions.specs.columnar_specs import ROWS, EventTimeWindows
+from headrace.functions.specs.columnar_specs import ROWS, TIME_LIMIT_MS, EventTimeWindows
 from headrace.metrics.instruments import Counter
 from headrace.operators.columns.window_assignment import (
-    TIME_LIMIT_MS,
     assign_windows,
     require_times,
     without_late,
