@@ -50,3 +50,10 @@ APPLICATION_NAME: Final = ConfigOption(
     default="headrace",
     doc="Name of the Spark application that Headrace creates.",
 )
+AGGREGATES_IN_SPARK: Final = ConfigOption(
+    "headrace.batch.aggregates-in-spark",
+    bool,
+    default=True,
+    doc="Whether Spark computes the first half of aggregates of DataFrames in BATCH mode where results are the same. "
+    "Better not where nearly every row has a key of its own.",
+)

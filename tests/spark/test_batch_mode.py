@@ -1,5 +1,6 @@
 """BATCH mode on real Spark stages: retries, shuffles, output that is committed once, errors, and Ctrl-C."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ PROGRAM = ROOT / "tests" / "spark" / "batch_program.py"
 FACES = ROOT / "tests" / "spark" / "batch_faces_program.py"
 LOSSES = ROOT / "tests" / "spark" / "batch_losses_program.py"
 DATAFRAMES = ROOT / "tests" / "spark" / "batch_dataframes_program.py"
+AGGREGATES = ROOT / "tests" / "spark" / "batch_aggregates_program.py"
+SEED = int(os.environ.get("HEADRACE_SEED", "43"))
 ENDLESS_FUNCTION = """
 import time
 from headrace.datastream import StreamExecutionEnvironment
@@ -242,6 +245,37 @@ def test_dataframes_are_part_of_the_plan_on_both_sides(
     assert told["ERROR"].startswith("ZeroDivisionError"), program.report()
     assert f"{DATAFRAMES}, line {line_of('return 1 //', DATAFRAMES)}" in told["ERROR"]
     program.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("seed", "program_count"),
+    [
+        (43, 3),
+        # More of the same: HEADRACE_SEED=<number> draws others.
+        pytest.param(SEED, 10, marks=pytest.mark.repetition),
+    ],
+)
+def test_spark_aggregates_dataframes_where_results_are_those_of_streaming_mode(
+    tmp_path: Path, started: list[Program], seed: int, program_count: int
+) -> None:
+    arguments = (str(AGGREGATES), str(seed), str(program_count))
+    program = start_headrace(tmp_path, "run", "--master", "local[4]", *arguments)
+    started.append(program)
+    assert program.wait(280) == 0, f"HEADRACE_SEED={seed}\n{program.report()}"
+    lines = [line.strip() for line in program.out]
+    told = dict(line.partition(" ")[::2] for line in lines)
+    assert not {"WRONG", "DIFFERENT"} & told.keys(), f"HEADRACE_SEED={seed}\n{program.report()}"
+    assert lines.count("COMPARED") == program_count
+    assert told["FLOATING"] == "False True True", "Spark adds floating numbers in another order"
+    assert told["SHUFFLED"] == "True True"
+    assert told["EMPTY"] == "0 0"
+    errors = [line for line in lines if line.startswith("ERROR")]
+    *far, no_key = errors
+    assert len(far) == 2, errors
+    for line, value in zip(far, ("null", "9223372036854775806"), strict=True):
+        assert "column 'ms': the event time is null or too far" in line
+        assert f" for windows of 1000 ms: {value} " in line
+    assert "the key from column 'name'" in no_key, errors
 
 
 def test_rest_shows_jobs_as_they_run_and_when_they_have_ended(

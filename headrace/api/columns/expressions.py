@@ -76,11 +76,13 @@ class Expression:
         name: str | None = None,
         *,
         implied: ColumnCondition | None = None,
+        is_implied_whole: bool = True,
         column: str | None = None,
     ) -> None:
         self._arrow = arrow
         self._name = name
         self._implied = implied
+        self._is_implied_whole = is_implied_whole and implied is not None
         self._column = column
 
     def to_arrow(self) -> Any:
@@ -91,6 +93,11 @@ class Expression:
     def implied(self) -> ColumnCondition | None:
         """A condition that holds wherever this one does and compares columns with values, or None if none is known."""
         return self._implied
+
+    @property
+    def is_implied_whole(self) -> bool:
+        """Whether this condition is true wherever the implied one holds, too."""
+        return self._is_implied_whole
 
     @property
     def name(self) -> str | None:
@@ -241,15 +248,23 @@ class Expression:
         return Expression(self._arrow >= _arrow_of(other), implied=implied)
 
     def __and__(self, other: Any) -> "Expression":
-        implied = _implied_by_both(self._implied, as_expression(other).implied)
-        return Expression(self._arrow & _arrow_of(other), implied=implied)
+        other = as_expression(other)
+        return Expression(
+            self._arrow & other.to_arrow(),
+            implied=_implied_by_both(self._implied, other.implied),
+            is_implied_whole=self.is_implied_whole and other.is_implied_whole,
+        )
 
     def __rand__(self, other: Any) -> "Expression":
         return Expression(_arrow_of(other) & self._arrow)
 
     def __or__(self, other: Any) -> "Expression":
-        implied = _implied_by_either(self._implied, as_expression(other).implied)
-        return Expression(self._arrow | _arrow_of(other), implied=implied)
+        other = as_expression(other)
+        return Expression(
+            self._arrow | other.to_arrow(),
+            implied=_implied_by_either(self._implied, other.implied),
+            is_implied_whole=self.is_implied_whole and other.is_implied_whole,
+        )
 
     def __ror__(self, other: Any) -> "Expression":
         return Expression(_arrow_of(other) | self._arrow)

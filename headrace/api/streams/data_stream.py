@@ -158,7 +158,7 @@ class DataStream(StreamProperties):
         """
         if isinstance(func, Expression):
             check_predicate(func, self.get_type(), "filter")
-            spec = FilterExpressionSpec(func.to_arrow(), func.implied)
+            spec = FilterExpressionSpec(func.to_arrow(), func.implied, func.is_implied_whole)
             return self._then(spec, self.get_type(), is_function=True)
         check_function(func, FilterFunction)
         return self._then(FilterSpec(func), self.get_type(), is_function=True)

@@ -70,11 +70,13 @@ class MapBatchesSpec(FunctionSpec):
 class FilterExpressionSpec(OperatorSpec):
     """`filter(col("x") > 3)`: a pyarrow.compute expression over the data columns.
 
-    `implied`: a condition that holds wherever that does, for the source before it, or None.
+    `implied`: a condition that holds wherever that does, for the source before it, or None. `is_implied_whole`: the
+    expression is true wherever `implied` holds, too.
     """
 
     expression: Any
     implied: ColumnCondition | None = None
+    is_implied_whole: bool = False
     kind: ClassVar[str] = "filter_expression"
     default_name: ClassVar[str] = "Filter"
 

@@ -61,6 +61,7 @@ from headrace.spark.batch.dataframe_borders import (
     source_frame,
     source_splits,
 )
+from headrace.spark.batch.spark_aggregates import aggregated_by_spark
 from headrace.spark.batch.split_assignment import assigned_splits
 from headrace.spark.batch.stage_body import failure_in, run_stage
 from headrace.spark.batch.stage_files import StageFiles
@@ -71,6 +72,7 @@ from headrace.spark.dataframes.sink_coordinator import (
     call_batch_function,
     scope_of_job,
 )
+from headrace.spark.options import AGGREGATES_IN_SPARK
 from headrace.spark.session.jvm import named_workers
 from headrace.spark.session.spark_errors import root_message
 from headrace.task.batch.stage_rows import (
@@ -231,6 +233,10 @@ class BatchJob:
         tells: bool,
     ) -> DataFrame:
         into = self._graph.edges_into(vertex.vertex_id)
+        number = self._graph.vertices.index(vertex)
+        asked = self._driver_settings.get_option(AGGREGATES_IN_SPARK)
+        made = aggregated_by_spark(self._spark, self._graph, vertex) if asked else None
+        vertex, source = made or (vertex, None)
         is_keyed = any(edge.partitioner.kind is PartitionerKind.HASH for edge in into)
         spec = StageSpec(
             job_id=self._graph.job_id,
@@ -244,12 +250,13 @@ class BatchJob:
             reports=tells,
             as_columns=frozenset(one.data_set_id for one in out if self._is_output(one)),
             reads_dataframe=reads_dataframe(vertex),
-            vertex_number=self._graph.vertices.index(vertex),
+            vertex_number=number,
         )
         # Columns of packets are the same for all types, which stay bytes here: the job may be another user's.
         types = load_types(vertex, VertexPayloads.of(vertex, out)) if spec.as_columns else []
         schema = stage_schema(edge_forms(vertex, types, out, spec.as_columns))
-        source = self._input(vertex, into, frames, is_keyed)
+        if source is None:
+            source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
         with named_workers(self._spark.sparkContext, self._worker_name):
             return source.mapInArrow(stage, _spark_schema(schema))

@@ -51,7 +51,7 @@ from headrace.task.batch.stage_task import dataframe_column
 from headrace.task.user_payloads import load_specs, load_types
 
 _FORWARD: Final = PartitionerSpec(PartitionerKind.FORWARD)
-_INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _EXACT_INTEGERS: Final = 2**53
 _LONG_MAX: Final = 2**63
 _OPERATORS: Final[Mapping[str, Callable[[Column, Any], Any]]] = {
@@ -78,6 +78,13 @@ def reads_dataframe(vertex: JobVertex) -> bool:
     return vertex.operators[0].coordinator == SOURCE_COORDINATOR
 
 
+def dataframe_of(vertex: JobVertex) -> DataFrame:
+    """Return the DataFrame that a vertex reads; HostError where this driver has it not."""
+    head = vertex.operators[0]
+    payload = msgspec.msgpack.decode(head.coordinator_payload, type=SourcePayload)
+    return dataframe_named(payload.dataframe_id, f"operator '{head.name}'")
+
+
 def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge]) -> DataFrame:
     """Return the rows of the vertex's DataFrame as its stage reads them; HostError where this driver has it not.
 
@@ -85,8 +92,7 @@ def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge])
     subtask, and the columns that the chain reads.
     """
     head = vertex.operators[0]
-    payload = msgspec.msgpack.decode(head.coordinator_payload, type=SourcePayload)
-    df = dataframe_named(payload.dataframe_id, f"operator '{head.name}'")
+    df = dataframe_of(vertex)
     (types,) = load_types(_alone(vertex, head), _payloads_of(head))
     schema = data_schema(types.output.value_type)
     use = _ChainedUse(vertex, out, schema)
@@ -94,7 +100,7 @@ def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge])
     columns = dict(zip(schema.names, frame.columns, strict=True))
     fields = dict(zip(schema.names, frame.schema.fields, strict=True))
     for condition in use.conditions:
-        implied = _catalyst(condition, columns, fields)
+        implied = spark_condition(condition, columns, fields)
         if implied is not None:
             frame = frame.where(implied)
     read = [
@@ -102,7 +108,12 @@ def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge])
         for index, name in enumerate(schema.names)
         if use.columns is None or name in use.columns
     ]
-    united = frame.select(*read).coalesce(vertex.parallelism)
+    return for_subtasks(frame.select(*read), vertex.parallelism)
+
+
+def for_subtasks(frame: DataFrame, parallelism: int) -> DataFrame:
+    """Return rows with the number of their subtask; their partitions are united, without a shuffle, for so many."""
+    united = frame.coalesce(parallelism)
     return united.select(F.spark_partition_id().alias(RECEIVER), *united.columns)
 
 
@@ -210,7 +221,7 @@ def _column(name: str) -> Column:
     return F.col(f"`{name}`")
 
 
-def _catalyst(
+def spark_condition(
     condition: ColumnCondition, columns: Mapping[str, str], fields: Mapping[str, T.StructField]
 ) -> Column | None:
     """Return a condition of Spark's that holds wherever the given one does; None where there is none."""
@@ -221,13 +232,17 @@ def _catalyst(
                 return None
             return cast(Column, _OPERATORS[operator](_column(columns[column]), literal))
         case And(conditions):
-            known = [_catalyst(one, columns, fields) for one in conditions]
+            known = [spark_condition(one, columns, fields) for one in conditions]
             parts = [one for one in known if one is not None]
             return reduce(lambda a, b: a & b, parts) if parts else None
         case Or(conditions):
-            known = [_catalyst(one, columns, fields) for one in conditions]
+            known = [spark_condition(one, columns, fields) for one in conditions]
             parts = [one for one in known if one is not None]
-            return reduce(lambda a, b: a | b, parts) if len(parts) == len(known) else None
+            return (
+                reduce(lambda a, b: a | b, parts, F.lit(False))
+                if len(parts) == len(known)
+                else None
+            )
         case _:
             return None
 
@@ -236,7 +251,7 @@ def _literal(field: T.StructField, value: Any) -> Column | None:
     """Return a value that Spark compares with the column as Arrow does; None where the two may differ."""
     kind = field.dataType
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(kind, _INTEGERS) and is_number:
+    if isinstance(kind, INTEGERS) and is_number:
         fits = isinstance(value, int) and -_LONG_MAX <= value < _LONG_MAX
         return F.lit(value) if fits else None
     if isinstance(kind, T.DoubleType) and is_number:

@@ -1,0 +1,334 @@
+"""Aggregates of a DataFrame in BATCH mode that Spark computes itself, where the results are the same.
+
+An aggregation in two halves makes partial results before the exchange, which merge to the same aggregates however rows
+were cut. Where nothing but comparisons and picked columns lies between a DataFrame and that first half, it is a
+`groupBy(...).agg(...)` of Spark's: no row comes to Python before it is aggregated. The half behind the exchange stays:
+windows fire, have their timestamps and come in their order as before.
+
+`planned_aggregate` decides, without Spark; `aggregated_by_spark` makes the DataFrame.
+"""
+
+import logging
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from headrace.connectors.dataframe.source import DataFrameSource
+from headrace.core.operator_spec import OperatorTypes
+from headrace.core.types.arrow_types import data_schema
+from headrace.core.types.pickles import pickle_code
+from headrace.functions.column_conditions import And, ColumnCondition, Comparison, Or
+from headrace.functions.specs.columnar_specs import (
+    EventTimeWindows,
+    LocalAggregateSpec,
+    SlicedAggregation,
+)
+from headrace.functions.specs.operator_specs import (
+    FilterExpressionSpec,
+    SelectExpressionsSpec,
+    SourceSpec,
+    TimestampsAndWatermarksSpec,
+)
+from headrace.functions.watermarks import ColumnTimestampAssigner, WatermarkStrategy
+from headrace.graph.job_graph import JobEdge, JobGraph, JobVertex, VertexPayloads
+from headrace.operators.columns.integer_columns import HALF_BITS
+from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
+from headrace.spark.batch.dataframe_borders import (
+    INTEGERS,
+    dataframe_of,
+    for_subtasks,
+    in_session,
+    reads_dataframe,
+    spark_condition,
+)
+from headrace.task.batch.stage_task import dataframe_column
+from headrace.task.user_payloads import load_specs, load_types
+
+_LOG: Final = logging.getLogger(__name__)
+_ANSI: Final = "spark.sql.ansi.enabled"
+_DAY_MS: Final = 86_400_000
+_TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *INTEGERS)
+_OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
+
+
+@dataclass(frozen=True)
+class AggregatePlan:
+    """What Spark computes of a DataFrame: the partial results of its rows.
+
+    `conditions`: those that a row is kept by, each with the DataFrame's column behind each name in it. `time`:
+    name of the column that gives the event time, and the DataFrame's column behind it; or None. `columns`: its column
+    behind each name in `aggregation`.
+    """
+
+    conditions: tuple[tuple[ColumnCondition, Mapping[str, str]], ...]
+    time: tuple[str, str] | None
+    columns: Mapping[str, str]
+    aggregation: SlicedAggregation
+
+
+def planned_aggregate(
+    vertex: JobVertex, out: Sequence[JobEdge], fields: Sequence[T.StructField]
+) -> AggregatePlan | None:
+    """Return what Spark may compute in the place of a vertex; None where a result could differ, or that is not known.
+
+    `fields`: columns of the DataFrame that the vertex reads, in their order. UserCodeError where a spec does not load.
+    """
+    place = _place_of_half(vertex)
+    if place is None or not _is_line(vertex, out, place):
+        return None
+    payloads = VertexPayloads.of(vertex, ())
+    source, *between, half = load_specs(vertex, payloads)[: place + 1]
+    names = data_schema(load_types(vertex, payloads)[0].output.value_type).names
+    walk = _Walk(dict(zip(names, fields, strict=True)))
+    if (
+        walk.passes_source(source)
+        and all(walk.passes(spec) for spec in between)
+        and walk.takes(half.aggregation)
+    ):
+        return AggregatePlan(tuple(walk.conditions), walk.time, walk.columns, half.aggregation)
+    return None
+
+
+def _place_of_half(vertex: JobVertex) -> int | None:
+    """Return the position of the operator that makes partial results; None where a vertex has not got one of them."""
+    kinds = [one.kind for one in vertex.operators]
+    count = kinds.count(LocalAggregateSpec.kind)
+    return kinds.index(LocalAggregateSpec.kind) if count == 1 else None
+
+
+def _is_line(vertex: JobVertex, out: Sequence[JobEdge], last: int) -> bool:
+    """Return whether each operator before the one at `last` is read by the next one, and by nothing else."""
+    ids = [one.operator_id for one in vertex.operators]
+    before = set(ids[:last])
+    inside = [
+        (one.source_id, one.target_id, one.side_output_tag)
+        for one in vertex.chain_edges
+        if one.source_id in before
+    ]
+    return inside == [(*pair, None) for pair in pairwise(ids[: last + 1])] and not any(
+        edge.source_operator_id in before for edge in out
+    )
+
+
+class _Walk:
+    """Follows rows from a DataFrame to the aggregation: what their columns are, and what they have passed.
+
+    `known`: the DataFrame's columns by their names in the stream.
+    """
+
+    def __init__(self, known: Mapping[str, T.StructField]) -> None:
+        self._fields: Final = {field.name: field for field in known.values()}
+        self.columns: Mapping[str, str] = {name: field.name for name, field in known.items()}
+        self.conditions: Final[list[tuple[ColumnCondition, Mapping[str, str]]]] = []
+        self.time: tuple[str, str] | None = None
+
+    def passes_source(self, spec: SourceSpec) -> bool:
+        """Follow rows out of the source; return whether Spark gives them the same event time."""
+        column = spec.source.event_time_column
+        return (column is None or self._takes_time(column)) and self._passes_times(spec.strategy)
+
+    def passes(self, spec: Any) -> bool:
+        """Follow rows through an operator; return whether Spark does the same."""
+        match spec:
+            case FilterExpressionSpec(implied=ColumnCondition() as implied, is_implied_whole=True):
+                self.conditions.append((implied, self.columns))
+                return self._compares_alike(implied)
+            case SelectExpressionsSpec():
+                self.columns = {
+                    name: self.columns[one]
+                    for name, expression in spec.expressions
+                    for one in self.columns
+                    if expression.equals(pc.field(one))
+                }
+                return len(self.columns) == len(spec.expressions)
+            case TimestampsAndWatermarksSpec():
+                return self._passes_times(spec.strategy)
+            case _:
+                return False
+
+    def takes(self, aggregation: SlicedAggregation) -> bool:
+        """Return whether Spark groups and aggregates these columns as the operator does."""
+        return (
+            (self.time is not None or aggregation.windows.is_until_end_of_input)
+            and all(_groups_alike(self._field(name)) for name in aggregation.key_columns)
+            and all(
+                one.function == "count"
+                or (
+                    one.function in _OF_INTEGERS
+                    and isinstance(self._field(one.column or "").dataType, INTEGERS)
+                )
+                for one in aggregation.aggregates
+            )
+        )
+
+    def _field(self, name: str) -> T.StructField:
+        return self._fields[self.columns[name]]
+
+    def _passes_times(self, strategy: WatermarkStrategy | None) -> bool:
+        """Follow a strategy, whose watermarks have no effect in BATCH mode."""
+        if strategy is None:
+            return True
+        assigner = strategy.timestamp_assigner
+        if isinstance(assigner, ColumnTimestampAssigner):
+            return self._takes_time(assigner.column)
+        return assigner is None and strategy.generator_supplier is None
+
+    def _takes_time(self, column: str) -> bool:
+        """Return whether a column gives the event time in Spark too: no second one, as a null in the first fails."""
+        if self.time is not None or column not in self.columns:
+            return False
+        self.time = column, self.columns[column]
+        return isinstance(self._field(column).dataType, _TIMES)
+
+    def _compares_alike(self, condition: ColumnCondition) -> bool:
+        match condition:
+            case Comparison(column, _, value):
+                kind = self._field(column).dataType
+                if isinstance(kind, INTEGERS):
+                    return type(value) is int and -(2**63) <= value < 2**63
+                if isinstance(kind, T.BooleanType):
+                    return type(value) is bool
+                return _groups_alike(self._field(column)) and type(value) is str
+            case And(conditions) | Or(conditions):
+                return all(map(self._compares_alike, conditions))
+            case _:
+                return False
+
+
+def _groups_alike(field: T.StructField) -> bool:
+    """Return whether equal values are equal bytes for Spark too: texts of another collation, or padded, are not."""
+    kind = field.dataType
+    is_plain_text = kind == T.StringType() and not field.metadata
+    return is_plain_text or isinstance(kind, (*INTEGERS, T.BooleanType))
+
+
+def aggregated_by_spark(
+    spark: SparkSession, graph: JobGraph, vertex: JobVertex
+) -> tuple[JobVertex, DataFrame] | None:
+    """Return a vertex that reads partial results instead of rows, and these as `source_frame` gives rows.
+
+    None where Spark cannot compute them, or the vertex reads no DataFrame.
+    """
+    place = _place_of_half(vertex)
+    if place is None or not reads_dataframe(vertex):
+        return None
+    head, half, *behind = vertex.operators[0], *vertex.operators[place:]
+    df = dataframe_of(vertex)
+    plan = planned_aggregate(vertex, graph.edges_out_of(vertex.vertex_id), df.schema.fields)
+    if plan is None:
+        return None
+    made = _partial_results(in_session(spark, df), plan, half.name)
+    partial_type = load_types(vertex, VertexPayloads.of(vertex, ()))[place].output
+    _set_partition_count(spark, graph, vertex.parallelism)
+    # The rows come from Spark's plan, and not by the name of a DataFrame.
+    source = DataFrameSource("", partial_type.value_type)
+    reader = msgspec.structs.replace(
+        head,
+        operator_id=half.operator_id,
+        payload=pickle_code(SourceSpec(source, None)),
+        types_payload=pickle_code(OperatorTypes((), partial_type)),
+    )
+    skipped = {one.operator_id for one in vertex.operators[:place]}
+    edges = tuple(one for one in vertex.chain_edges if one.source_id not in skipped)
+    _LOG.info(
+        "Spark aggregates the rows of '%s' itself, in the place of '%s'", head.name, half.name
+    )
+    reading = msgspec.structs.replace(vertex, operators=(reader, *behind), chain_edges=edges)
+    return reading, for_subtasks(made, vertex.parallelism)
+
+
+def _partial_results(frame: DataFrame, plan: AggregatePlan, operator_name: str) -> DataFrame:
+    """Return the columns of `SlicedAggregation.partial_schema`, in their order, under the names of a stage's input."""
+    aggregation = plan.aggregation
+    fields = {field.name: field for field in frame.schema.fields}
+    begin = "0L"
+    if plan.time is not None:
+        name, column = plan.time
+        place = f"operator '{operator_name}', column '{name}'"
+        begin = _slice(fields[column], aggregation.windows, place)
+    for condition, columns in plan.conditions:
+        of_names = {name: fields[column] for name, column in columns.items()}
+        kept = spark_condition(condition, columns, of_names)
+        assert kept is not None, f"{condition} was planned"
+        frame = frame.where(kept)
+    keys = {f"k{index}": name for index, name in enumerate(aggregation.key_columns)}
+    used = sorted({one.column for one in aggregation.aggregates if one.column is not None})
+    values = {name: f"v{index}" for index, name in enumerate(used)}
+    picked = [(name, alias) for alias, name in keys.items()] + list(values.items())
+    texts = [f"`{plan.columns[name]}` AS {alias}" for name, alias in picked]
+    # Texts of SQL: a method of a Column makes about ten calls of the JVM.
+    rows = frame.selectExpr(*texts, f"{begin} AS s")
+    with _wrapping(frame.sparkSession):
+        grouped = rows.groupBy(*keys, "s").agg(*map(F.expr, _aggregates(aggregation, values)))
+    return grouped.toDF(*map(dataframe_column, range(len(grouped.columns))))
+
+
+def _aggregates(aggregation: SlicedAggregation, values: Mapping[str, str]) -> Iterator[str]:
+    yield "count(1)"
+    for one in aggregation.aggregates:
+        if one.column is None:
+            continue
+        value = values[one.column]
+        if one.function != "mean":
+            yield f"{one.function}({value})"
+            continue
+        yield f"sum({value})"
+        yield f"sum(shiftright(CAST({value} AS BIGINT), {HALF_BITS}))"
+        yield f"count({value})"
+
+
+def _slice(field: T.StructField, windows: EventTimeWindows, place: str) -> str:
+    """Return the beginning of a row's slice, epoch ms; a row whose event time does not fit fails the job."""
+    time = _milliseconds(f"`{field.name}`", field.dataType)
+    fits, begin, reason = f"{time} IS NOT NULL", "0L", "is null"
+    if not windows.is_until_end_of_input:
+        limit = TIME_LIMIT_MS - windows.size
+        fits = f"{time} BETWEEN -{limit}L AND {limit}L"
+        begin = f"{time} - pmod({time} - {windows.offset}L, {windows.slice_ms}L)"
+        reason = f"is null or too far from 1970 for windows of {windows.size} ms"
+    # A text in digits, as settings of the session decide what a backslash means.
+    text = f"{place}: the event time {reason}: ".encode().hex()
+    shown = f"concat(CAST(X'{text}' AS STRING), coalesce(CAST({time} AS STRING), 'null'))"
+    return f"CASE WHEN {fits} THEN {begin} ELSE CAST(raise_error({shown}) AS BIGINT) END"
+
+
+def _milliseconds(column: str, kind: T.DataType) -> str:
+    """Return a column as epoch ms. Microseconds are cut towards 1970, as Arrow does."""
+    if isinstance(kind, T.DateType):
+        return f"(CAST(unix_date({column}) AS BIGINT) * {_DAY_MS}L)"
+    if isinstance(kind, INTEGERS):
+        return f"CAST({column} AS BIGINT)"
+    return f"(unix_micros(CAST({column} AS TIMESTAMP)) DIV 1000L)"
+
+
+def _set_partition_count(spark: SparkSession, graph: JobGraph, parallelism: int) -> None:
+    """Have Spark shuffle partial results for as many tasks as read them, unless other shuffles heed this setting."""
+    frames = [
+        in_session(spark, dataframe_of(one)) for one in graph.vertices if reads_dataframe(one)
+    ]
+    java_frames: list[Any] = [getattr(df, "_jdf") for df in frames]  # noqa: B009
+    plans = [one.queryExecution().executedPlan().toString() for one in java_frames]
+    if not any("Exchange" in plan for plan in plans):
+        spark.conf.set("spark.sql.shuffle.partitions", str(parallelism))
+
+
+@contextmanager
+def _wrapping(spark: SparkSession) -> Generator[None]:
+    """Have sums that are made meanwhile wrap beyond 64 bits, as ours do: in ANSI mode they fail the job.
+
+    Spark asks for the mode when it makes the expression, and so no other one changes.
+    """
+    before = spark.conf.get(_ANSI)
+    spark.conf.set(_ANSI, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ANSI, before or "true")
