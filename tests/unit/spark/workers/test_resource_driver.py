@@ -92,6 +92,9 @@ class Reports:
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self._queue.put(("decommissioned", cause))
 
+    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+        self._queue.put(("interpreter failed", cause))
+
     def host_failed(self, error: BaseException) -> None:
         self._queue.put(("host failed", type(error).__name__))
 
