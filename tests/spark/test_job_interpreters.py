@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 MASTER = "local-cluster[2,2,1024]"
 PROGRAM = """
 import json, sys
-from headrace.common import RuntimeExecutionMode, Types
-from headrace.datastream import StreamExecutionEnvironment
+from headrace.common import Types
+from headrace.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
