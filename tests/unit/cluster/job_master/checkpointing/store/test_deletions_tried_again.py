@@ -16,7 +16,6 @@ from headrace.core.lifecycle import JobStatus
 from testkit.faulty_file_system import StorageFaults, faults_of
 from tests.unit.cluster.job_master.checkpointing.durable_jobs import JOB, Jobs, take
 
-
 MANY = 100
 """Attempts, more than anybody would wait for."""
 
