@@ -54,7 +54,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.session.program_sessions: UnobeyedSettingError
 |  +- spark.workers.resource_driver: SparkHostLostError
 |  +- spark.session.session: SparkStartError
-|  +- spark.session.spark_errors: UnusableWorkerError, WorkerRefusedError
+|  +- spark.session.spark_errors: UnusableInterpreterError, UnusableWorkerError, WorkerRefusedError
 +- rpc.errors: RpcError          a call between endpoints failed
 +- network.errors: NetworkError  the exchange of records failed
 +- checkpoint.errors: CheckpointError, StateReadError

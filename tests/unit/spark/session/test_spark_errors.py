@@ -106,7 +106,7 @@ LOST_TASK = "Lost task 0.3 in stage 3.0 (TID 7) (10.0.0.7 executor 1): "
         ),
         (
             'java.io.IOException: Cannot run program "/opt/other/python": Exec failed, error: 13 (Permission denied) ',
-            "13 (Permission denied)",
+            "Exec failed, error: 13 (Permission denied)",
         ),
         (
             "/opt/other/python: Error while finding module specification for 'headrace.spark.python_daemon' "
