@@ -140,8 +140,8 @@ PYTHON_EXECUTABLE: Final = ConfigOption(
     str,
     default="",
     doc="Interpreter of the job's TaskManagers on every host, of the driver's version and with its packages. A job "
-    "with a cluster of its own sets with it what spark.pyspark.python sets, which wins. In a cluster that runs already the "
-    "job has TaskManagers of its own, with one slot each.",
+    "with a cluster of its own sets with it what spark.pyspark.python sets, which wins. In a cluster that runs already "
+    "the job has TaskManagers of its own, with one slot each.",
 )
 ARTIFACT_SIZE_MAX: Final = ConfigOption(
     "headrace.artifacts.size-max",
