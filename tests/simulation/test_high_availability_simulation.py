@@ -90,11 +90,14 @@ class Driver:
         self._due_ms = 0.0
         self.sleeps_until_ms = 0.0
         self.stalls_until_ms = 0.0
+        self._is_dead = False
         self._true_ms = 0.0
         self.cluster: SimulatedCluster | None = None
 
     @property
     def leads(self) -> bool:
+        if self._is_dead:
+            return False
         try:
             self._services.election.validate()
         except LeadershipLostError:
@@ -124,7 +127,7 @@ class Driver:
 
     def die(self) -> None:
         """End at once, for good, wherever it is."""
-        self.sleeps_until_ms = NEVER_MS
+        self.sleeps_until_ms, self._is_dead = NEVER_MS, True
         self._lock.process_is_killed()
 
     def _contend(self, true_ms: float) -> None:

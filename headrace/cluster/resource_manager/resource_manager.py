@@ -250,7 +250,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         refusal = self._workers.refusal_of(worker_id)
         if refusal is not None:
             return refusal
-        mismatch = find_mismatch(self._versions, registration.versions, str(worker_id))
+        mismatch = find_mismatch(
+            self._versions,
+            registration.versions,
+            f"{worker_id} (host {registration.location.host})",
+            self._interpreter_of(worker_id),
+        )
         if mismatch is None:
             return None
         self._interpreter_failed(worker_id, str(mismatch))
@@ -259,11 +264,14 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     def _interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
         """Tell the jobs that lack slots of a worker's interpreter: all others of the host will be like this worker."""
-        size = self._workers.profile_of(worker_id) or UNSPECIFIED
+        interpreter = self._interpreter_of(worker_id)
         for entry in self._slots.matching.missing():
             job_master = self._job_masters.find(entry.job_id)
-            if job_master is not None and entry.profile.python_executable == size.python_executable:
+            if job_master is not None and entry.profile.python_executable == interpreter:
                 job_master.gateway.notify_not_enough_resources(cause)
+
+    def _interpreter_of(self, worker_id: ResourceId) -> str:
+        return (self._workers.profile_of(worker_id) or UNSPECIFIED).python_executable
 
     def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> bool:
         """Count a TaskManager as lost: tell the JobMasters that used it, and look for another one.

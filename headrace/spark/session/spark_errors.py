@@ -27,7 +27,9 @@ _OWN_PACKAGES: Final = (
     "headrace", "cloudpickle", "msgspec", "pyarrow", "uvloop", "numpy", "zlib_ng",
 )  # fmt: skip
 _OWN_MODULES: Final = re.compile(rf"No module named '(?:{'|'.join(_OWN_PACKAGES)})\b")
-_NO_MODULE: Final = re.compile(r"No module named '?(?P<module>[\w.]+)")
+_NO_PACKAGE: Final = re.compile(
+    rf"No module named '?(?P<package>pyspark|py4j|{'|'.join(_OWN_PACKAGES)})\b"
+)
 _NOT_RUN: Final = re.compile(r'Cannot run program "[^"]*"[^:]*: (?:error=\d+, )?(?P<cause>[^\n]*)')
 _TASK_HOST: Final = re.compile(r"\(TID \d+\) \((?P<host>\S+) executor")
 # What a TaskManager says of settings, before it registers; afterwards it fails tasks, not itself.
@@ -142,13 +144,13 @@ def unusable_interpreter(diagnostics: str, interpreter: str) -> HostError | None
     """Return the error of a worker that a job's interpreter cannot run, or None for other ends."""
     first_line = diagnostics.split("\n", 1)[0]
     not_run = _NOT_RUN.search(diagnostics)
-    missing = _NO_MODULE.search(diagnostics)
+    missing = _NO_PACKAGE.search(diagnostics)
     if not_run is not None:
         cause = not_run["cause"]
     elif _VERSION_MISMATCH in diagnostics:
         cause = _sentence_of(diagnostics, "Python in worker")
-    elif missing is not None and missing["module"].partition(".")[0] in _OWN_PACKAGES:
-        cause = f"it has no package '{missing['module'].partition('.')[0]}'"
+    elif missing is not None:
+        cause = f"it has no package '{missing['package']}'"
     elif (refused := _OWN_SETTINGS.match(first_line)) is not None:
         cause = refused["cause"]
     else:

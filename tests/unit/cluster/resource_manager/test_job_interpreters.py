@@ -119,3 +119,15 @@ def test_a_usual_worker_of_other_versions_is_no_news_for_a_job_with_its_own_inte
     world.run_for(10)
     assert world.job_master.script.called("notify_not_enough_resources") == []
     world.close()
+
+
+def test_an_interpreter_with_other_packages_fails_its_job_by_path_and_host() -> None:
+    world = World()
+    world.declare(1, profile=OTHER)
+    [worker_id] = world.driver.requested
+    world.register(name=worker_id, versions={**VERSIONS, "pyarrow": "25.0"})
+    world.run_for(10)
+    [(told,)] = world.job_master.script.called("notify_not_enough_resources")
+    assert told.startswith("version of pyarrow differs: 26.0 on the driver, 25.0 on worker")
+    assert "(host worker), which runs by the job's python.executable, '/opt/other/python'" in told
+    world.close()
