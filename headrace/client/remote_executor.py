@@ -7,6 +7,8 @@ import logging
 import threading
 from typing import Final
 
+import msgspec
+
 from headrace.api.client.job_client import JobClient
 from headrace.api.settings.job_artifacts import (
     python_files,
@@ -18,7 +20,7 @@ from headrace.core.config import Settings, check_values
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
 from headrace.core.ids import ClusterDataSetId
 from headrace.gateways.messages import DataSetInfo
-from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_graph import ArtifactKind, JobGraph
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
 
 _LOG: Final = logging.getLogger(__name__)
@@ -56,17 +58,16 @@ class RemoteExecutor:
         """Submit a job and return its handle once the cluster has taken it."""
         check_values(job_graph.settings)
         refuse_dataframes(job_graph)
-        if Settings(job_graph.settings).get_option(PYTHON_EXECUTABLE):
-            raise ConfigurationError(
-                PYTHON_EXECUTABLE.key,
-                Settings(job_graph.settings).get_option(PYTHON_EXECUTABLE),
-                "the interpreter of a cluster that runs already was chosen when it was started: leave it out, or give "
-                "the job a cluster of its own (execution.target: per-job or application)",
-            )
+        refuse_interpreter_in_archive(job_graph)
         files = python_files(Settings(job_graph.settings))
         cluster = self._cluster()
         if files:
             job_graph = with_carried_python_files(job_graph, files)
+        executable = Settings(job_graph.settings).get_option(PYTHON_EXECUTABLE)
+        if executable and executable != Settings(cluster.cluster_settings()).get_option(
+            PYTHON_EXECUTABLE
+        ):
+            job_graph = msgspec.structs.replace(job_graph, python_executable=executable)
         client = cluster.submit_job(job_graph)
         _LOG.info(
             "job '%s' (%s) is submitted to %s", job_graph.name, job_graph.job_id, cluster.address
@@ -118,6 +119,23 @@ class RemoteExecutor:
             if self._client is None:
                 self._client = ClusterDescriptor(self._settings).retrieve()
             return self._client
+
+
+def refuse_interpreter_in_archive(graph: JobGraph) -> None:
+    """Raise ConfigurationError where the interpreter would have to be unpacked before the processes that unpack it."""
+    executable = Settings(graph.settings).get_option(PYTHON_EXECUTABLE)
+    archives = {
+        one.name
+        for one in graph.artifacts
+        if one.kind is ArtifactKind.ARCHIVE and not one.is_cached_file
+    }
+    if executable.removeprefix("./").partition("/")[0] in archives:
+        raise ConfigurationError(
+            PYTHON_EXECUTABLE.key,
+            executable,
+            "archives of a job are unpacked by TaskManagers, which run by the interpreter already: install it on the "
+            "hosts and name its path there, or bring packages alone with set_python_requirements(file, folder)",
+        )
 
 
 def refuse_dataframes(graph: JobGraph) -> None:

@@ -30,11 +30,13 @@ def _cloudpickle_version() -> str:
 
 
 def find_mismatch(
-    driver: Mapping[str, str], worker: Mapping[str, str], worker_name: str
+    driver: Mapping[str, str], worker: Mapping[str, str], worker_name: str, interpreter: str = ""
 ) -> VersionMismatchError | None:
-    """The first difference, as the error that a waiting job shall end with, or None."""
+    """The first difference, as the error that a waiting job shall end with, or None. As VersionMismatchError."""
     for name, wanted in driver.items():
         found = worker.get(name, "nothing")
         if found != wanted:
-            return VersionMismatchError(f"version of {name}", wanted, found, worker_name)
+            return VersionMismatchError(
+                f"version of {name}", wanted, found, worker_name, interpreter
+            )
     return None

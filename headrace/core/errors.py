@@ -54,7 +54,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.session.program_sessions: UnobeyedSettingError
 |  +- spark.workers.resource_driver: SparkHostLostError
 |  +- spark.session.session: SparkStartError
-|  +- spark.session.spark_errors: UnusableWorkerError, WorkerRefusedError
+|  +- spark.session.spark_errors: UnusableInterpreterError, UnusableWorkerError, WorkerRefusedError
 +- rpc.errors: RpcError          a call between endpoints failed
 +- network.errors: NetworkError  the exchange of records failed
 +- checkpoint.errors: CheckpointError, StateReadError
@@ -373,12 +373,21 @@ class PortInUseError(HostError):
 
 
 class VersionMismatchError(HostError):
-    """Driver and worker do not run the same software."""
+    """Driver and worker do not run the same software. `interpreter`: of the worker, where a job has named it."""
 
-    def __init__(self, what: str, driver_version: str, worker_version: str, worker: str) -> None:
+    def __init__(
+        self,
+        what: str,
+        driver_version: str,
+        worker_version: str,
+        worker: str,
+        interpreter: str = "",
+    ) -> None:
+        by = f", which runs by the job's python.executable, '{interpreter}'" if interpreter else ""
+        setting = "python.executable" if interpreter else "PYSPARK_PYTHON (or spark.pyspark.python)"
         super().__init__(
-            f"{what} differs: {driver_version} on the driver, {worker_version} on worker {worker}; set "
-            "PYSPARK_PYTHON (or spark.pyspark.python) to an interpreter with the driver's versions on every host"
+            f"{what} differs: {driver_version} on the driver, {worker_version} on worker {worker}{by}; set {setting} "
+            "to an interpreter with the driver's versions on every host"
         )
         self.what = what
 

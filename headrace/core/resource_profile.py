@@ -22,7 +22,8 @@ _MEMORY_NAMES: Final = (
 class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
     """Cores, bytes of memory by their use, and external resources (GPUs for example) by name and amount.
 
-    One of zeros is unspecified: as a request, any slot serves it.
+    One of zeros is unspecified: as a request, any slot serves it. `python_executable`: the interpreter of the process,
+    where it is another one than that of the cluster. A slot of one interpreter serves no request for another.
     """
 
     cpu_cores: float = 0.0
@@ -31,11 +32,16 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
     managed_bytes: int = 0
     network_bytes: int = 0
     external_resources: tuple[tuple[str, int], ...] = ()
+    python_executable: str = ""
 
     @property
     def is_unspecified(self) -> bool:
-        """Return whether it names no resource."""
-        return self == UNSPECIFIED
+        """Return whether it names no amount of any resource."""
+        return not (self.cpu_cores or self.memory_bytes or self.external_resources)
+
+    def with_interpreter(self, python_executable: str) -> "ResourceProfile":
+        """Return the same resources in processes of another interpreter; empty: of the cluster's."""
+        return msgspec.structs.replace(self, python_executable=python_executable)
 
     @property
     def memory_bytes(self) -> int:
@@ -54,7 +60,8 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
     def matches(self, required: "ResourceProfile") -> bool:
         """Return whether a slot of this profile can serve `required`."""
         return (
-            self.cpu_cores >= required.cpu_cores - _CPU_TOLERANCE
+            self.python_executable == required.python_executable
+            and self.cpu_cores >= required.cpu_cores - _CPU_TOLERANCE
             and self.task_heap_bytes >= required.task_heap_bytes
             and self.task_off_heap_bytes >= required.task_off_heap_bytes
             and self.managed_bytes >= required.managed_bytes
@@ -79,6 +86,7 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
             int(self.managed_bytes * factor),
             int(self.network_bytes * factor),
             tuple((name, int(amount * factor)) for name, amount in self.external_resources),
+            self.python_executable,
         )
 
     def _combined(self, other: "ResourceProfile", sign: int) -> "ResourceProfile":
@@ -92,6 +100,7 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
             self.managed_bytes + sign * other.managed_bytes,
             self.network_bytes + sign * other.network_bytes,
             tuple(amounts.items()),
+            self.python_executable or other.python_executable,
         )
 
     def shown_for(self, required: "ResourceProfile") -> str:
@@ -104,6 +113,8 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
         for name, amount in required.external_resources:
             if self.amount_of(name) < amount:
                 parts.append(f"{self.amount_of(name) or 'no'} {name}")
+        if self.python_executable != required.python_executable:
+            parts.append(f"the interpreter {self.python_executable or 'of the cluster'}")
         return _listed(parts)
 
     def __str__(self) -> str:
@@ -113,6 +124,8 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
             if size_bytes:
                 parts.append(f"{size_bytes / _MEBIBYTE:.0f} mb of {name}")
         parts += [f"{amount} {name}" for name, amount in self.external_resources if amount]
+        if self.python_executable:
+            parts.append(f"the interpreter {self.python_executable}")
         return _listed(parts)
 
 
@@ -157,13 +170,14 @@ def unserved(
         missing[profile] -= serving
         free[profile] -= serving
     specified = sorted((each for each in wanted if not each.is_unspecified), key=order_of_size)
-    for profile in [UNSPECIFIED, *reversed(specified)]:
+    unspecified = [each for each in wanted if each.is_unspecified]
+    for profile in [*unspecified, *reversed(specified)]:
         for slot in sorted(free, key=order_of_size):
             if slot.matches(profile):
                 serving = min(missing[profile], free[slot])
                 missing[profile] -= serving
                 free[slot] -= serving
-    largest_first = [*reversed(specified), UNSPECIFIED]
+    largest_first = [*reversed(specified), *unspecified]
     return Counter({each: missing[each] for each in largest_first if missing[each] > 0})
 
 

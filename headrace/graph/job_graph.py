@@ -190,10 +190,13 @@ class JobGraph(msgspec.Struct, frozen=True):
     """Time without a heartbeat of its client after which it is cancelled; 0: it goes on without a client."""
     slot_resources: dict[str, ResourceProfile] = {}
     """Resources of the slots of slot sharing groups that set some, by name; the others have slots of default size."""
+    python_executable: str = ""
+    """Interpreter of the TaskManagers of the job, where it is another one than that of the cluster."""
 
     def profile_of(self, slot_sharing_group: str) -> ResourceProfile:
         """Return the resources that each slot of a group takes; unspecified: the default."""
-        return self.slot_resources.get(slot_sharing_group, UNSPECIFIED)
+        resources = self.slot_resources.get(slot_sharing_group, UNSPECIFIED)
+        return resources.with_interpreter(self.python_executable)
 
     def vertex(self, vertex_id: JobVertexId) -> JobVertex:
         """Return the vertex with this id; KeyError if there is none."""

@@ -139,8 +139,9 @@ PYTHON_EXECUTABLE: Final = ConfigOption(
     "python.executable",
     str,
     default="",
-    doc="Interpreter of the workers, of the driver's version and with its packages, where a job has a cluster of its "
-    "own; as spark.pyspark.python, which wins. A cluster that runs already has chosen, and refuses it.",
+    doc="Interpreter of the job's TaskManagers on every host, of the driver's version and with its packages. A job "
+    "with a cluster of its own sets with it what spark.pyspark.python sets, which wins. In a cluster that runs already "
+    "the job has TaskManagers of its own, with one slot each.",
 )
 ARTIFACT_SIZE_MAX: Final = ConfigOption(
     "headrace.artifacts.size-max",

@@ -1,10 +1,12 @@
 """Drivers of one cluster that die, freeze, lose their disk or their Dispatcher at moments drawn from the seed.
 
 At most one leads, no row is lost, and a driver that has lost the leadership may lead again. Each driver is a simulation
-of its own, with a clock that shows another time and runs at another rate; all they share is a folder. Output is
-committed to files, so that what a former leader still does would be seen there.
+of its own, with a clock that shows another time and runs at another rate; all they share is a folder, and with those of
+the same host the locks by which the end of a process is certain there: one that dies gives its own back, one that is
+frozen keeps it. Output is committed to files, so that what a former leader still does would be seen there.
 """
 
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
+from headrace.cluster.high_availability.process_lock import ProcessLock
 from headrace.common import Encoder
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -57,28 +60,44 @@ def settings_of(folder: Path) -> dict[str, str]:
     }
 
 
+class HostLock(ProcessLock):
+    """The lock of a simulated process: the kernel keeps it, as for a real one, until the process is killed."""
+
+    def process_is_killed(self) -> None:
+        """Give the lock back as the kernel does, which leaves the file."""
+        descriptor, self._descriptor = self._descriptor, None
+        assert descriptor is not None
+        os.close(descriptor)
+
+
 class Driver:
     """A standby until it leads, and a cluster from then on; as a standby again, it keeps its TaskManagers.
 
     `sleeps_until_ms` and `stalls_until_ms`, until which no renewal comes through, are true time.
     """
 
-    def __init__(self, folder: Path, seed: int, drawn: random.Random) -> None:
+    def __init__(self, folder: Path, seed: int, drawn: random.Random, host: str = "host") -> None:
         self._settings: Final = settings_of(folder)
         self._seed: Final = seed
         self._rate: Final = drawn.uniform(0.95, 1.05)
         self._clock: Final = ManualClock(drawn.randrange(10**6, 10**10))
+        locks = folder / host
+        locks.mkdir(exist_ok=True)
+        self._lock: Final = HostLock(SeededRandom(seed), self._clock, locks)
         self._services: Final = HighAvailabilityServices(
-            Settings(self._settings), self._clock, SeededRandom(seed)
+            Settings(self._settings), self._clock, SeededRandom(seed), self._lock
         )
         self._due_ms = 0.0
         self.sleeps_until_ms = 0.0
         self.stalls_until_ms = 0.0
+        self._is_dead = False
         self._true_ms = 0.0
         self.cluster: SimulatedCluster | None = None
 
     @property
     def leads(self) -> bool:
+        if self._is_dead:
+            return False
         try:
             self._services.election.validate()
         except LeadershipLostError:
@@ -106,6 +125,11 @@ class Driver:
             self._clock.advance_ms(duration_ms)
             self._contend(true_ms)
 
+    def die(self) -> None:
+        """End at once, for good, wherever it is."""
+        self.sleeps_until_ms, self._is_dead = NEVER_MS, True
+        self._lock.process_is_killed()
+
     def _contend(self, true_ms: float) -> None:
         if true_ms < self._due_ms:
             return
@@ -129,12 +153,18 @@ class Driver:
             # One that died does nothing on its way out.
             self._clock.advance_ms(60_000)
             self.cluster.close()
+        self._lock.close()
 
 
 class World:
     def __init__(self, folder: Path, seed: int) -> None:
         self.drawn: Final = random.Random(seed)
-        self.drivers: Final = [Driver(folder, seed + 100 * n, self.drawn) for n in range(3)]
+        # Each may see the ends of those of its host.
+        hosts = random.Random(seed)
+        self.drivers: Final = [
+            Driver(folder, seed + 100 * n, self.drawn, hosts.choice(("one-host", "another")))
+            for n in range(3)
+        ]
         self.now_ms = 0
         self._note: Final = failure_note(seed)
 
@@ -222,7 +252,8 @@ def test_every_row_comes_out_once_whatever_happens_to_drivers(
         leader = world.await_leader()
         if may_die and drawn.random() < 0.3:
             # One at most, so that somebody is left.
-            leader.sleeps_until_ms, may_die = NEVER_MS, False
+            may_die = False
+            leader.die()
         else:
             disturb(leader, drawn, world.now_ms)
     status = world.await_end(job_id)
@@ -239,6 +270,34 @@ def test_every_row_comes_out_once_whatever_happens_to_drivers(
     assert left == [], note("not all of the job was forgotten")
     for driver in world.drivers:
         driver.close()
+
+
+@pytest.mark.parametrize("host", ["one-host", "another"])
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_only_a_killed_leader_of_the_same_host_is_not_waited_for(
+    tmp_path: Path, host: str, is_killed: bool
+) -> None:
+    drawn = random.Random(1)
+    first = Driver(tmp_path, 1, drawn, "one-host")
+    second = Driver(tmp_path, 2, drawn, host)
+    now_ms = 0
+    while now_ms < 5_000:
+        first.run(now_ms)
+        second.run(now_ms)
+        now_ms += TICK_MS
+    assert first.leads
+    if is_killed:
+        first.die()
+    else:
+        first.sleeps_until_ms = NEVER_MS
+    gone_ms = now_ms
+    while not second.leads:
+        first.run(now_ms)
+        second.run(now_ms)
+        now_ms += TICK_MS
+    assert (now_ms - gone_ms < 4_000) is (is_killed and host == "one-host")
+    first.close()
+    second.close()
 
 
 def test_a_driver_without_rivals_leads_again_and_its_task_managers_go_on(tmp_path: Path) -> None:

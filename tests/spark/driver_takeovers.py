@@ -2,7 +2,7 @@
 
 The job counts numbers by key, and writes each count into files once: what is there at its end must be that of one run.
 
-`make chaos PART=takeovers` measures them again and again, for the page of the chaos suite; a test does the first once.
+`make chaos PART=takeovers` measures them again and again, for the page of the chaos suite; tests do the first two once.
 """
 
 import os
@@ -49,9 +49,10 @@ def kill_beside_standby(folder: Path, started: list[Program]) -> Outcome:
     return _kill(folder, started, "the driver, beside a standby on Spark", "second")
 
 
-def kill_beside_supervisor(folder: Path, started: list[Program]) -> Outcome:
-    """Kill the only driver; its supervisor starts it again, with a Spark of its own."""
-    return _kill(folder, started, "the driver, which its supervisor starts again", "first")
+def kill_beside_supervisor(folder: Path, started: list[Program], count: int = _COUNT) -> Outcome:
+    """Kill the only driver; its supervisor starts it again, with a Spark of its own. The job counts to `count`."""
+    what = "the driver, which its supervisor starts again"
+    return _kill(folder, started, what, "first", count=count)
 
 
 def kill_on_standalone_cluster(folder: Path, started: list[Program]) -> Outcome:
@@ -70,11 +71,12 @@ def _kill(
     what: str,
     follower: str,
     cluster: StandaloneCluster | None = None,
+    count: int = _COUNT,
 ) -> Outcome:
     commands = Commands(folder, started)
     place = () if cluster is None else cluster.options
     options = ("cluster", "start", "--supervise", *highly_available(folder), *place, *NO_UI)
-    (folder / "job.py").write_text(counts_program(_COUNT, _RATE))
+    (folder / "job.py").write_text(counts_program(count, _RATE))
     first = commands.daemon(*options, "--name", "first")
     if follower != "first":
         standby = commands.daemon(*options, "--standby", "--name", follower)
@@ -111,9 +113,9 @@ def _kill(
     mistakes: list[str] = []
     if moments["ended"] > WORKERS_END_S:
         mistakes.append(f"workers of the killed driver ended after {moments['ended']:.1f} s")
-    wait_until(lambda: _line_count(folder) >= _COUNT, _PATIENCE_S, "the last line")
+    wait_until(lambda: _line_count(folder) >= count, _PATIENCE_S, "the last line")
     try:
-        check_counts(folder, _COUNT)
+        check_counts(folder, count)
     except AssertionError as error:
         mistakes.append(str(error))
     for name in sorted({"first", follower}):

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,13 +12,14 @@ import pytest
 from headrace.rest.client import RestClient
 from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
-from tests.integration.high_availability.leader_kills import slack_s
+from tests.integration.high_availability.leader_kills import Outcome, slack_s
 from tests.integration.rest.uploads import ended, send_program
 from tests.spark.commands import HEADRACE, NO_UI, Commands
 from tests.spark.driver_takeovers import (
     clusters_of,
     highly_available,
     kill_beside_standby,
+    kill_beside_supervisor,
 )
 from tests.spark.processes import children_of
 from tests.spark.programs import Program
@@ -162,11 +165,19 @@ def test_a_program_starts_clusters_finds_them_and_ends_them(
     program.assert_nothing_is_left()
 
 
-def test_a_standby_goes_on_when_the_driver_dies_which_its_supervisor_starts_again(
-    tmp_path: Path, started: list[Program]
+@pytest.mark.parametrize(
+    "kill",
+    [
+        pytest.param(kill_beside_standby, id="by-a-standby"),
+        # Its job ends soon: Spark starts twice meanwhile.
+        pytest.param(partial(kill_beside_supervisor, count=1_500), id="by-its-supervisor-alone"),
+    ],
+)
+def test_a_killed_driver_is_followed(
+    tmp_path: Path, started: list[Program], kill: Callable[[Path, list[Program]], Outcome]
 ) -> None:
     slack_before_s = slack_s()
-    outcome = kill_beside_standby(tmp_path, started)
+    outcome = kill(tmp_path, started)
     print(f"the job ran again after {outcome.failover_s:.1f} s, {outcome.note}")
     assert outcome.mistakes == ()
     assert outcome.failover_s < outcome.bound_s + max(slack_before_s, slack_s())

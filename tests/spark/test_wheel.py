@@ -14,7 +14,7 @@ from tests.spark.programs import ROOT, Program, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
-WHEEL_BYTES_MAX = 2_250_000
+WHEEL_BYTES_MAX = 2_350_000
 
 WHERE = """
 import headrace

@@ -206,7 +206,10 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         self._settings.set(PYTHON_ARCHIVES, f"{kept},{said}" if kept else said)
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Choose the workers' interpreter, where the job has a cluster of its own; a session refuses the job."""
+        """Choose the interpreter of the job's TaskManagers, by its path on every host.
+
+        It needs the driver's version of Python, with Headrace, PySpark and PyArrow in the driver's versions.
+        """
         self._settings.set(PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> NoReturn:

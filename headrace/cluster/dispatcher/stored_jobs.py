@@ -170,12 +170,11 @@ class StoredJobs:
     async def clean_up(
         self, job_id: JobId, delete: Callable[[], Awaitable[tuple[str, ...]]]
     ) -> None:
-        """Delete what a job that has ended leaves, and forget it; without success, that is left to the next leader.
+        """Delete what a job that has ended leaves, and forget it; the next leader does what this one cannot.
 
-        `delete` tries once, and returns what is left.
+        `delete` tries once, and returns what is left. It is called until nothing is, for as long as this process leads.
         """
-        if not await delete_until_done(job_id, delete, has_successors=True):
-            return
+        await delete_until_done(job_id, delete, has_successors=True)
         entry = self._ended[job_id]
         try:
             await self._try_on(

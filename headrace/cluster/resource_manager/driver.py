@@ -27,6 +27,10 @@ class WorkerListener(Protocol):
         """The host is about to take the worker's place away; called at most once per worker."""
         ...
 
+    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+        """The worker cannot run by the interpreter that its profile names, nor can another one; it terminates."""
+        ...
+
     def host_failed(self, error: BaseException) -> None:
         """The host itself is gone: fatal."""
         ...
@@ -58,7 +62,8 @@ class ResourceManagerDriver(Protocol):
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         """Ask for a TaskManager whose ResourceId is `worker_id`. It registers by itself, or terminates.
 
-        `profile`: what it has for slots, memory included; without memory: one of the usual size.
+        `profile`: what it has for slots, memory included; without memory: one of the usual size. It runs by the
+        interpreter that the profile names, and says so of its slots.
         """
         ...
 
@@ -186,6 +191,12 @@ class WorkerHost:
             listener = self._listener
         assert listener is not None
         listener.worker_decommissioned(worker_id, cause)
+
+    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+        with self._lock:
+            listener = self._listener
+        assert listener is not None
+        listener.interpreter_failed(worker_id, cause)
 
     def host_failed(self, error: BaseException) -> None:
         with self._lock:

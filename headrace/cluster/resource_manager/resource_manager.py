@@ -56,6 +56,7 @@ from headrace.core.process.log_files import LogFile, LogPiece
 from headrace.core.process.process_profiler import ProfilingInfo, ProfilingMode
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
+from headrace.core.resource_profile import UNSPECIFIED
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.gateways.errors import StaleLeaderError, UnknownTaskManagerError
@@ -136,6 +137,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             ask_whether_releasable=self._ask_whether_releasable,
             on_terminated=self._lose_task_manager,
             on_decommissioned=self._decommission,
+            on_interpreter_failed=self._interpreter_failed,
             on_host_failed=self._host_failed,
         )
         self._job_masters: Final = JobMasters(
@@ -248,16 +250,28 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         refusal = self._workers.refusal_of(worker_id)
         if refusal is not None:
             return refusal
-        mismatch = find_mismatch(self._versions, registration.versions, str(worker_id))
+        mismatch = find_mismatch(
+            self._versions,
+            registration.versions,
+            f"{worker_id} (host {registration.location.host})",
+            self._interpreter_of(worker_id),
+        )
         if mismatch is None:
             return None
-        # Every worker of the host will be like this one: whoever waits for slots need not wait longer.
+        self._interpreter_failed(worker_id, str(mismatch))
         self._workers.handle(WorkerLost(worker_id, str(mismatch)))
+        return str(mismatch)
+
+    def _interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+        """Tell the jobs that lack slots of a worker's interpreter: all others of the host will be like this worker."""
+        interpreter = self._interpreter_of(worker_id)
         for entry in self._slots.matching.missing():
             job_master = self._job_masters.find(entry.job_id)
-            if job_master is not None:
-                job_master.gateway.notify_not_enough_resources(str(mismatch))
-        return str(mismatch)
+            if job_master is not None and entry.profile.python_executable == interpreter:
+                job_master.gateway.notify_not_enough_resources(cause)
+
+    def _interpreter_of(self, worker_id: ResourceId) -> str:
+        return (self._workers.profile_of(worker_id) or UNSPECIFIED).python_executable
 
     def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> bool:
         """Count a TaskManager as lost: tell the JobMasters that used it, and look for another one.

@@ -36,7 +36,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import AllocationId, JobId, ResourceId, ResourceManagerId, SlotId
 from headrace.core.process.memory_parts import MemoryParts, is_memory_total_set, memory_parts
-from headrace.core.resource_profile import ResourceProfile, workers_needed
+from headrace.core.resource_profile import UNSPECIFIED, ResourceProfile, workers_needed
 from headrace.gateways.task_executor import SlotRequest
 from headrace.rpc.endpoint import RpcEndpoint
 
@@ -95,7 +95,7 @@ class SlotManager:
             is_exclusive=settings.get_option(EXCLUSIVE_TASK_MANAGERS),
             are_spread_out=mode is TaskManagerLoadBalanceMode.SLOTS,
             is_blocked=is_blocked,
-            is_sized=lambda worker_id: size_of(worker_id) is not None,
+            is_sized=lambda worker_id: not (size_of(worker_id) or UNSPECIFIED).is_unspecified,
             are_cut=settings.get_option(FINE_GRAINED),
             capacity=capacity,
             slots_per_worker=self._slots_per_worker,
@@ -123,8 +123,19 @@ class SlotManager:
         # Free slots that nobody may take yet will serve some of that, and TaskManagers that registered and have not
         # reported yet.
         awaited = self.matching.awaited_slots()
-        held_back_count = sum(entry.missing_count for entry in missing if entry.is_held_back)
-        coming_count = min(held_back_count, awaited.total())
+        held_back_count = sum(
+            entry.missing_count
+            for entry in missing
+            if entry.is_held_back and not entry.profile.python_executable
+        )
+        usual_count = 0
+        for worker_id, slot_count in awaited.items():
+            size = self._size_of(worker_id)
+            if size is None:
+                usual_count += slot_count
+            else:
+                sized[size] -= slot_count
+        coming_count = min(held_back_count, usual_count)
         for task_manager in self._task_managers:
             if not self.matching.has_reported(task_manager.worker_id):
                 size = self._size_of(task_manager.worker_id)
@@ -231,8 +242,13 @@ class SlotManager:
         """Return what a TaskManager of the usual size has for slots: as one has told, else by the settings."""
         for task_manager in self._task_managers:
             worker_id = task_manager.worker_id
-            if self._size_of(worker_id) is None and self.matching.has_reported(worker_id):
-                return self.matching.total_of(worker_id)
+            total = self.matching.total_of(worker_id)
+            if (
+                self._size_of(worker_id) is None
+                and self.matching.has_reported(worker_id)
+                and not total.python_executable
+            ):
+                return total
         return self._expected
 
     def _refuse(self, entry: MissingSlots, served: ResourceProfile, refusal: str) -> None:
@@ -334,4 +350,4 @@ def _wait_text(entry: MissingSlots) -> str:
 
 
 def _profile_text(profile: ResourceProfile) -> str:
-    return "" if profile.is_unspecified else f" of {profile}"
+    return "" if profile == UNSPECIFIED else f" of {profile}"

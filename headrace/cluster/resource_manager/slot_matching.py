@@ -289,10 +289,17 @@ class SlotMatching:
         """Count the free slots of TaskManagers for which jobs wait that take none before they can have all."""
         awaited: Counter[ResourceId] = Counter()
         if held_back := self.admission.held_back:
+            wanted = {
+                requirement.profile.python_executable
+                for job_id in held_back
+                for requirement in self._requirements.get(job_id, ())
+            }
             for resource_id, slots in self._slots.items():
                 owner = self._owners.get(resource_id)
                 if (owner is None or owner in held_back) and not (
-                    resource_id in self._leaving or self.is_sized(resource_id)
+                    resource_id in self._leaving
+                    or self.is_sized(resource_id)
+                    or self.total_of(resource_id).python_executable not in wanted
                 ):
                     awaited[resource_id] = sum(
                         slot.state is SlotState.FREE for slot in slots.values()

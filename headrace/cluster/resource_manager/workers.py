@@ -56,7 +56,8 @@ class Workers:
     registered; `ask_whether_releasable(worker_id)` asks it whether somebody still reads from it, and answers yes with
     an IdleReleaseAgreed. `on_terminated(worker_id, diagnostics)` hears that the host says that a worker is gone, and
     returns whether it was registered and has been dealt with. `on_decommissioned(worker_id, cause)`: the host takes its
-    place away soon. `on_host_failed(error)`: the host itself is gone.
+    place away soon. `on_interpreter_failed(worker_id, cause)`: no worker can run by the interpreter of this one.
+    `on_host_failed(error)`: the host itself is gone.
     Workers of an earlier ResourceManager of this cluster are taken over when it opens.
     """
 
@@ -69,6 +70,7 @@ class Workers:
         ask_whether_releasable: Callable[[ResourceId], Coroutine[Any, Any, None]],
         on_terminated: Callable[[ResourceId, str], bool],
         on_decommissioned: Callable[[ResourceId, str], None],
+        on_interpreter_failed: Callable[[ResourceId, str], None],
         on_host_failed: Callable[[BaseException], None],
     ) -> None:
         self._endpoint: Final = endpoint
@@ -77,6 +79,7 @@ class Workers:
         self._ask_whether_releasable: Final = ask_whether_releasable
         self._on_terminated: Final = on_terminated
         self._on_decommissioned: Final = on_decommissioned
+        self._on_interpreter_failed: Final = on_interpreter_failed
         self._on_host_failed: Final = on_host_failed
         self._usual_profile: Final = worker_profile(endpoint.settings)
         self._pool: Final = WorkerPool(_limits(endpoint.settings, host), host.new_worker_id)
@@ -231,6 +234,9 @@ class Workers:
 
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self._endpoint.run_async(lambda: self._on_decommissioned(worker_id, cause))
+
+    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+        self._endpoint.run_async(lambda: self._on_interpreter_failed(worker_id, cause))
 
     def host_failed(self, error: BaseException) -> None:
         self._endpoint.run_async(lambda: self._on_host_failed(error))

@@ -6,7 +6,11 @@ Source: Flink ExternalResourceOptions, ExternalResourceUtils, TaskExecutorResour
 import re
 from typing import Final
 
-from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.options import (
+    CPU_CORES,
+    NUMBER_OF_TASK_SLOTS,
+    OWN_INTERPRETER,
+)
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.process.memory_parts import MemoryParts
@@ -34,6 +38,7 @@ def task_manager_resources(
         managed_bytes=parts.managed,
         network_bytes=parts.network,
         external_resources=external_resources,
+        python_executable=settings.get_option(OWN_INTERPRETER),
     )
 
 

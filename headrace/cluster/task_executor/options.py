@@ -26,6 +26,12 @@ CPU_CORES: Final = ConfigOption(
     0.0,
     "Cores of the host that one TaskManager takes, of which its slots have equal parts; 0: what the host gives a task.",
 )
+OWN_INTERPRETER: Final = ConfigOption(
+    "headrace.taskmanager.python-executable",
+    str,
+    "",
+    "Set by the cluster, for a TaskManager that runs by the `python.executable` of a job instead of its own.",
+)
 SLOT_TIMEOUT: Final = ConfigOption(
     "taskmanager.slot.timeout",
     timedelta,

@@ -258,7 +258,9 @@ class BatchJob:
         if source is None:
             source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
-        with named_workers(self._spark.sparkContext, self._worker_name):
+        with named_workers(
+            self._spark.sparkContext, self._worker_name, self._graph.python_executable
+        ):
             return source.mapInArrow(stage, _spark_schema(schema))
 
     def _input(

@@ -38,9 +38,14 @@ class ClassArchiveError(HostError):
 
 
 def class_archive(java: JavaRuntime, cache_directory: Path) -> Path:
-    """Return where the archive of this Java and the installed Spark lies, whether it is there or not."""
+    """Return where the archive of this Java and the installed Spark lies, whether it is there or not.
+
+    A Spark that is installed again has another one: Java takes no class for jars that were written since.
+    """
+    spark = Path(pyspark.__file__)
     made_with = (
-        f"{java.executable.resolve()} {java.major_version} {pyspark.__version__} {pyspark.__file__}"
+        f"{java.executable.resolve()} {java.major_version} "
+        f"{pyspark.__version__} {spark} {spark.stat().st_mtime_ns}"
     )
     name = hashlib.sha256(made_with.encode()).hexdigest()[:16]
     return cache_directory / f"{_PREFIX}{name}{_SUFFIX}"

@@ -320,23 +320,27 @@ class JvmErrors:
 
 
 _ENVIRONMENT_LOCK: Final = threading.Lock()
+_OTHER_INTERPRETER: Final = "interpreter"
+"""Name of workers of an interpreter of their own: the process from which Spark forks them ends with them."""
 
 
 @contextlib.contextmanager
-def named_workers(context: SparkContext, name: str) -> Generator[None]:
+def named_workers(context: SparkContext, name: str, python_executable: str = "") -> Generator[None]:
     """Have functions that are given to Spark meanwhile run in Python workers that run none given under another name.
 
-    An empty name: in those that run most functions.
+    An empty name: in those that run most functions. `python_executable`: their interpreter; empty: the application's.
     """
     python: Any = context
+    name = name or (python_executable and _OTHER_INTERPRETER)
     with _ENVIRONMENT_LOCK:
         if not name:
             yield
             return
-        environment = python.environment
+        environment, executable = python.environment, python.pythonExec
         # A copy: Spark takes what is there when it is given a function.
         python.environment = {**environment, WORKERS_VARIABLE: name}
+        python.pythonExec = python_executable or executable
         try:
             yield
         finally:
-            python.environment = environment
+            python.environment, python.pythonExec = environment, executable

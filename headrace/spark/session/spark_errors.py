@@ -23,9 +23,15 @@ _LOST_TASK: Final = re.compile(
 
 # The condition that Spark's worker raises, and what pickles of ours need.
 _VERSION_MISMATCH: Final = "PYTHON_VERSION_MISMATCH"
-_OWN_MODULES: Final = re.compile(
-    r"No module named '(?:headrace|cloudpickle|msgspec|pyarrow|uvloop|numpy|zlib_ng)\b"
+_OWN_PACKAGES: Final = (
+    "headrace", "cloudpickle", "msgspec", "pyarrow", "uvloop", "numpy", "zlib_ng",
+)  # fmt: skip
+_OWN_MODULES: Final = re.compile(rf"No module named '(?:{'|'.join(_OWN_PACKAGES)})\b")
+_NO_PACKAGE: Final = re.compile(
+    rf"No module named '?(?P<package>pyspark|py4j|{'|'.join(_OWN_PACKAGES)})\b"
 )
+_NOT_RUN: Final = re.compile(r'Cannot run program "[^"]*"[^:]*: (?:error=\d+, )?(?P<cause>[^\n]*)')
+_TASK_HOST: Final = re.compile(r"\(TID \d+\) \((?P<host>\S+) executor")
 # What a TaskManager says of settings, before it registers; afterwards it fails tasks, not itself.
 _OWN_SETTINGS: Final = re.compile(
     r"headrace\.[\w.]+\.(?:PortInUseError|ConfigurationError): (?P<cause>.*)"
@@ -101,6 +107,19 @@ class UnusableWorkerError(HostError):
         )
 
 
+class UnusableInterpreterError(HostError):
+    """TaskManagers of a job cannot run by the interpreter that it names."""
+
+    def __init__(self, interpreter: str, host: str, cause: str) -> None:
+        place = f" on host {host}" if host else ""
+        super().__init__(
+            f"TaskManagers of the job cannot run by its python.executable, '{interpreter}'{place}: {cause}; name an "
+            "interpreter that every host of the cluster has, of the driver's version of Python, with Headrace, PySpark "
+            "and PyArrow in the driver's versions"
+        )
+        self.interpreter, self.host = interpreter, host
+
+
 class WorkerRefusedError(HostError):
     """A TaskManager found a setting that it cannot start with, such as a port that is taken."""
 
@@ -119,6 +138,25 @@ def unusable_worker(diagnostics: str) -> HostError | None:
     if refused is not None:
         return WorkerRefusedError(refused.group("cause"))
     return None
+
+
+def unusable_interpreter(diagnostics: str, interpreter: str) -> HostError | None:
+    """Return the error of a worker that a job's interpreter cannot run, or None for other ends."""
+    first_line = diagnostics.split("\n", 1)[0]
+    not_run = _NOT_RUN.search(diagnostics)
+    missing = _NO_PACKAGE.search(diagnostics)
+    if not_run is not None:
+        cause = not_run["cause"]
+    elif _VERSION_MISMATCH in diagnostics:
+        cause = _sentence_of(diagnostics, "Python in worker")
+    elif missing is not None:
+        cause = f"it has no package '{missing['package']}'"
+    elif (refused := _OWN_SETTINGS.match(first_line)) is not None:
+        cause = refused["cause"]
+    else:
+        return None
+    host = _TASK_HOST.search(diagnostics)
+    return UnusableInterpreterError(interpreter, "" if host is None else host["host"], cause)
 
 
 def _sentence_of(text: str, beginning: str) -> str:

@@ -17,7 +17,7 @@ from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile, sum_of
 from headrace.core.threads import run_in_thread, start_thread
 from headrace.spark.session.jvm import JvmGoneError
-from headrace.spark.session.spark_errors import unusable_worker
+from headrace.spark.session.spark_errors import unusable_interpreter, unusable_worker
 from headrace.spark.workers.worker_jobs import ExecutorState, WorkerJob, WorkerJobs
 from headrace.spark.workers.worker_lifecycle import (
     CancelJob,
@@ -74,6 +74,8 @@ class SparkResourceDriver:
         self._lifecycles = WorkerLifecycles(stop_grace_ms)
         self._queue: queue.SimpleQueue[WorkerEvent | _Close] = queue.SimpleQueue()
         self._running: dict[ResourceId, WorkerJob] = {}
+        # Those of workers whose interpreter is not the application's.
+        self._interpreters: dict[ResourceId, str] = {}
         self._listener: WorkerListener | None = None
         self._is_closing = False
         self._ended = threading.Event()
@@ -221,8 +223,13 @@ class SparkResourceDriver:
                     self._handle(ExecutorLost(worker_id, f"Spark lost its executor {executor_id}"))
 
     def _ended_with(self, worker_id: ResourceId, error: str | None) -> None:
+        interpreter = self._interpreters.pop(worker_id, "")
         unusable = None if error is None else unusable_worker(error)
-        if unusable is not None:
+        if error is not None and interpreter:
+            failure = unusable_interpreter(error, interpreter)
+            if failure is not None:
+                self._report().interpreter_failed(worker_id, str(failure))
+        elif unusable is not None:
             # Trying again would only make the user wait for the same answer.
             self._report().host_failed(unusable)
         self._handle(JobEnded(worker_id, error))
@@ -250,6 +257,8 @@ class SparkResourceDriver:
     def _submit(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         try:
             self._running[worker_id] = self._jobs.submit(worker_id, profile)
+            if profile.python_executable:
+                self._interpreters[worker_id] = profile.python_executable
         except JvmGoneError:
             raise
         except Exception as error:

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.core.context import SparkContext
 
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS, OWN_INTERPRETER
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
@@ -126,6 +127,9 @@ class SparkWorkerJobs:
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
         """Start the worker's job."""
         rdd = self._context.parallelize([0], 1).mapPartitions(self._body_of(worker_id))
+        interpreter, profile = profile.python_executable, profile.with_interpreter("")
+        if profile.is_unspecified:
+            profile = self._counted
         spark_profile = self._spark_profile(profile)
         if spark_profile is not None:
             rdd = rdd.withResources(spark_profile)
@@ -134,13 +138,17 @@ class SparkWorkerJobs:
         if profile != self._counted:
             own = {**secrets.settings, **self._sizes.settings_of(profile)}
             secrets = replace(secrets, settings=own)
+        if interpreter:
+            # One slot, as the ResourceManager asks for one such worker for each.
+            own = {OWN_INTERPRETER.key: interpreter, NUMBER_OF_TASK_SLOTS.key: "1"}
+            secrets = replace(secrets, settings={**secrets.settings, **own})
         with jvm_calls(), handed_to_tasks(self._context, secrets):
             self._context.setJobGroup(
                 group, self._description_of(worker_id), interruptOnCancel=True
             )
             self._context.addJobTag(WORKER_TAG)
             try:
-                with named_workers(self._context, ""):
+                with named_workers(self._context, "", interpreter):
                     return start_job(self._context, rdd)
             finally:
                 # The next job of this thread must not be taken for this worker's.

@@ -57,6 +57,8 @@ class WorkerSizes:
 
         `usual` is what one of the usual size has.
         """
+        if profile.is_unspecified:
+            return ""
         if self.kind.is_single_process:
             return (
                 f"on {self.conf.get('spark.master', '')} all TaskManagers are alike, as Spark has no resource profiles "

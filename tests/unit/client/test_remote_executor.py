@@ -7,12 +7,14 @@ import msgspec
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
+from headrace.api.client.job_client import JobClient
 from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.remote_executor import RemoteDataFrameError, RemoteExecutor
+from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobId
-from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.rest.client_errors import NoClusterError, NoSuchClusterError, SeveralClustersError
 from headrace.rest.connections import (
@@ -126,7 +128,38 @@ def test_the_default_parallelism_is_the_clusters(
         executor.close()
 
 
-def test_another_interpreter_is_refused_by_a_cluster_that_runs_already() -> None:
+class TakenJob(Exception):
+    """Ends a submission, which a scripted cluster cannot follow."""
+
+
+@pytest.mark.parametrize(
+    ("of_cluster", "carried"),
+    [("", "python3.13"), ("python3.12", "python3.13"), ("python3.13", "")],
+)
+def test_a_job_names_its_interpreter_where_the_cluster_has_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_cluster: str, carried: str
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    taken: list[JobGraph] = []
+
+    def take(_: RestClusterClient, graph: JobGraph) -> JobClient:
+        taken.append(graph)
+        raise TakenJob
+
+    monkeypatch.setattr(RestClusterClient, "submit_job", take)
     graph = msgspec.structs.replace(job(), settings={"python.executable": "python3.13"})
-    with pytest.raises(ConfigurationError, match=r"execution\.target: per-job or application"):
+    config = [{"key": "python.executable", "value": of_cluster}]
+    with fake_cluster({"GET /jobmanager/config": config}, token="") as cluster:
+        executor = RemoteExecutor(Settings({"rest.address": cluster.address}))
+        with pytest.raises(TakenJob):
+            executor.submit(graph)
+        executor.close()
+    assert [one.python_executable for one in taken] == [carried]
+
+
+def test_an_interpreter_in_an_archive_of_the_job_is_refused_with_what_to_do() -> None:
+    archive = JobArtifact(ArtifactKind.ARCHIVE, "venv.zip", "venv.zip", b"x")
+    settings = {"python.executable": "venv.zip/venv/bin/python"}
+    graph = msgspec.structs.replace(job(), settings=settings, artifacts=(archive,))
+    with pytest.raises(ConfigurationError, match="install it on the hosts"):
         RemoteExecutor(Settings({})).submit(graph)

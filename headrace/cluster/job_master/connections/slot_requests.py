@@ -73,11 +73,11 @@ class SlotRequests:
 
     def cannot_be(self, profile: ResourceProfile, explanation: str) -> None:
         """The ResourceManager knows that no TaskManager can give a slot with the resources of `profile`."""
-        groups = [n for n, each in self._graph.slot_resources.items() if each == profile]
+        groups = [n for n in self._graph.slot_resources if self._graph.profile_of(n) == profile]
         names = ", ".join(f"'{name}'" for name in groups)
+        who = f"slot sharing group {names}" if groups else "the job"
         self.cannot_come(
-            f"slot sharing group {names} asks for {profile} for each slot, which no TaskManager has: {explanation}, or "
-            "have it ask for less"
+            f"{who} asks for {profile} for each slot, which no TaskManager has: {explanation}, or have it ask for less"
         )
 
     def cannot_come(self, explanation: str) -> None:

@@ -11,7 +11,6 @@ from typing import Final
 
 from headrace.core.ids import AllocationId, ExecutionAttemptId, ExecutionVertexId, ResourceId
 from headrace.core.resource_profile import (
-    UNSPECIFIED,
     ResourceProfile,
     choose_slot,
     unserved,
@@ -219,9 +218,8 @@ def _want_of(slot: ResourceProfile, wants: Counter[ResourceProfile]) -> Resource
     """Return the want that a slot serves: the one that it was cut for, any, or the largest that it fits."""
     if slot in wants:
         return slot
-    if UNSPECIFIED in wants:
-        return UNSPECIFIED
-    return next((each for each in wants if slot.matches(each)), None)
+    served = [each for each in wants if slot.matches(each)]
+    return next((each for each in served if each.is_unspecified), next(iter(served), None))
 
 
 def _take_one(counts: Counter[ResourceProfile], profile: ResourceProfile) -> None:

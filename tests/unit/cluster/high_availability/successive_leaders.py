@@ -65,9 +65,16 @@ class SuccessiveLeaders:
         """Take a job that has a checkpoint, store its end, and die before anything of it is deleted."""
         return asyncio.run(self._die_before_clean_up())
 
-    def clean_up(self, meanwhile: Callable[[], None] = lambda: None) -> int:
-        """Clean up as the next leader; `meanwhile`: before it tries again. Return how many jobs it tries again."""
-        return asyncio.run(self._clean_up(meanwhile))
+    def clean_up(
+        self,
+        meanwhile: Callable[[], None] = lambda: None,
+        ends: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Clean up as the next leader, until all is done or it `ends`; return how many jobs it tries again.
+
+        `meanwhile`: before it tries again.
+        """
+        return asyncio.run(self._clean_up(meanwhile, ends))
 
     async def _die_before_clean_up(self) -> JobId:
         services, jobs, _ = await self._next_leader()
@@ -83,12 +90,16 @@ class SuccessiveLeaders:
         finally:
             services.close()
 
-    async def _clean_up(self, meanwhile: Callable[[], None]) -> int:
+    async def _clean_up(self, meanwhile: Callable[[], None], ends: Callable[[], bool]) -> int:
         services, jobs, recovered = await self._next_leader()
         try:
             meanwhile()
             for one in recovered.unclean:
-                await jobs.clean_up_unclean(one)
+                work = asyncio.ensure_future(jobs.clean_up_unclean(one))
+                while not (work.done() or ends()):
+                    await asyncio.wait([work], timeout=0.001)
+                work.cancel()
+                await asyncio.wait([work])
             return len(recovered.unclean)
         finally:
             services.close()

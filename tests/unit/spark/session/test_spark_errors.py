@@ -1,6 +1,13 @@
 """The one line that a person needs, out of Spark's pages."""
 
-from headrace.spark.session.spark_errors import tidy, unusable_worker, user_location_in
+import pytest
+
+from headrace.spark.session.spark_errors import (
+    tidy,
+    unusable_interpreter,
+    unusable_worker,
+    user_location_in,
+)
 
 PYTHON_FAILURE = """\
 Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 \
@@ -85,3 +92,39 @@ def test_a_port_that_is_taken_on_a_worker_would_be_taken_again() -> None:
     assert str(error) == (
         "a TaskManager cannot start: port 50100 on 127.0.0.1 is in use: choose another one"
     )
+
+
+LOST_TASK = "Lost task 0.3 in stage 3.0 (TID 7) (10.0.0.7 executor 1): "
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            'java.io.IOException: Cannot run program "/opt/other/python": error=2, No such file or directory',
+            "No such file or directory",
+        ),
+        (
+            'java.io.IOException: Cannot run program "/opt/other/python": Exec failed, error: 13 (Permission denied) ',
+            "Exec failed, error: 13 (Permission denied)",
+        ),
+        (
+            "/opt/other/python: Error while finding module specification for 'headrace.spark.python_daemon' "
+            "(ModuleNotFoundError: No module named 'headrace')",
+            "it has no package 'headrace'",
+        ),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11",
+            "Python in worker has different version: 3.12 than that in driver: 3.11",
+        ),
+    ],
+)
+def test_an_interpreter_that_cannot_run_is_named_with_host_and_cause(said: str, why: str) -> None:
+    error = unusable_interpreter(LOST_TASK + said, "/opt/other/python")
+    assert error is not None
+    assert f"'/opt/other/python' on host 10.0.0.7: {why}" in str(error)
+
+
+@pytest.mark.parametrize("text", [LOST_EXECUTOR, PYTHON_FAILURE, "released"])
+def test_other_ends_say_nothing_of_the_interpreter(text: str) -> None:
+    assert unusable_interpreter(text, "/opt/other/python") is None

@@ -92,6 +92,9 @@ class Reports:
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self._queue.put(("decommissioned", cause))
 
+    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+        self._queue.put(("interpreter failed", cause))
+
     def host_failed(self, error: BaseException) -> None:
         self._queue.put(("host failed", type(error).__name__))
 
@@ -245,3 +248,19 @@ def test_a_shortage_of_gpus_is_told_by_name_for_as_long_as_workers_wait_for_them
     assert reports.next() == ("started", "tm-1")
     assert driver.describe_shortage().startswith("Spark's executors have 4 slot(s)")
     asyncio.run(driver.close())
+
+
+def test_an_interpreter_that_cannot_run_fails_its_workers_and_not_the_host() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    driver.request_worker(ONE, ANY.with_interpreter("/opt/other/python"))
+    assert reports.next() == ("started", "tm-1")
+    jobs.jobs[ONE].reason = "ModuleNotFoundError: No module named 'pyarrow'"
+    jobs.jobs[ONE].done = True
+    kind, cause = reports.next()
+    assert kind == "interpreter failed"
+    assert "'/opt/other/python': it has no package 'pyarrow'" in cause
+    assert reports.next()[0] == "terminated"
+    assert driver.failure is None
+    asyncio.run(driver.close())
+    assert reports.is_empty()

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _DELETION_PAUSES_S: Final = 0.2, 60.0
-DELETION_ATTEMPTS_MAX: Final = 16
+_ATTEMPTS_BEFORE_WARNING: Final = 8
 """Attempts to delete what an ended job leaves, over eight minutes."""
 _NAMES_MAX: Final = 10
 
@@ -105,45 +105,44 @@ class CheckpointIo:
 
 async def delete_until_done(
     job_id: JobId, delete: Callable[[], Awaitable[tuple[str, ...]]], *, has_successors: bool
-) -> bool:
-    """Delete what an ended job leaves, again and again with growing pauses; return whether it is gone.
+) -> None:
+    """Delete what an ended job leaves, again and again with growing pauses, until it is gone.
 
-    `delete` tries once, and returns what is left. Where it does not come to an end, that is told once, by name.
-    `has_successors`: the next leader tries again.
+    `delete` tries once, and returns what is left. That it takes long is told once; so is what is left, by name, where
+    this ends before. `has_successors`: the next leader goes on.
     """
     left: tuple[str, ...] = ()
     pauses_s = doubling_pauses(*_DELETION_PAUSES_S)
+    attempt_count = 0
     try:
-        for attempt in range(1, DELETION_ATTEMPTS_MAX + 1):
-            left = await delete()
-            if not left:
-                return True
-            if attempt < DELETION_ATTEMPTS_MAX:
-                pause_s = next(pauses_s)
-                _LOG.info(
-                    "%d files or folders of job %s are not deleted; again in %g s",
-                    len(left),
+        while left := await delete():
+            attempt_count += 1
+            if attempt_count == _ATTEMPTS_BEFORE_WARNING:
+                _LOG.warning(
+                    "job %s has ended, and the storage does not delete what nobody needs any more: %s. Deletion is "
+                    "tried again for as long as this process leads, at last every %g s",
                     job_id,
-                    pause_s,
+                    _named(left),
+                    _DELETION_PAUSES_S[1],
                 )
-                await asyncio.sleep(pause_s)
-        return False
+            await asyncio.sleep(next(pauses_s))
     finally:
         if left:
-            _tell_left(job_id, left, has_successors=has_successors)
+            _LOG.error(
+                "job %s has ended, and the storage did not delete what nobody needs any more: %s. %s",
+                job_id,
+                _named(left),
+                "The next leader tries again; or delete it by hand when the storage lets you"
+                if has_successors
+                else "Nobody tries again: delete it by hand when the storage lets you",
+            )
+    if attempt_count >= _ATTEMPTS_BEFORE_WARNING:
+        _LOG.warning("what job %s has left is deleted, at attempt %d", job_id, attempt_count + 1)
 
 
-def _tell_left(job_id: JobId, left: tuple[str, ...], *, has_successors: bool) -> None:
+def _named(left: tuple[str, ...]) -> str:
     more = f" and {len(left) - _NAMES_MAX} more" if len(left) > _NAMES_MAX else ""
-    _LOG.error(
-        "job %s has ended, and the storage did not delete what nobody needs any more: %s%s. %s",
-        job_id,
-        ", ".join(left[:_NAMES_MAX]),
-        more,
-        "The next leader tries again; or delete it by hand when the storage lets you"
-        if has_successors
-        else "Nobody tries again: delete it by hand when the storage lets you",
-    )
+    return ", ".join(left[:_NAMES_MAX]) + more
 
 
 class CheckpointIdCounter:

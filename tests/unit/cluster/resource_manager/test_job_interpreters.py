@@ -1,0 +1,133 @@
+"""Jobs that name an interpreter get TaskManagers that run by it, and no job gets those of another interpreter."""
+
+import itertools
+
+import pytest
+
+from headrace.cluster.job_master.slots.slot_pool import SlotPool
+from headrace.cluster.resource_manager.slot_matching import (
+    AllocateSlot,
+    RequirementsDeclared,
+    SlotMatching,
+    TaskManagerAdded,
+)
+from headrace.core.ids import JobId, ResourceId, SlotId
+from headrace.core.resource_profile import ResourceProfile, unserved
+from headrace.gateways.messages import SlotOffer, SlotStatus
+from headrace.gateways.resource_manager import ResourceRequirement
+from tests.unit.cluster.cluster_samples import (
+    ANY_PROFILE,
+    JOB,
+    OTHER_JOB,
+    SLOT_PROFILE,
+    TM_1,
+    TM_2,
+    allocation,
+    empty_slots,
+)
+from tests.unit.cluster.resource_manager.resource_manager_world import VERSIONS, World
+
+OTHER = ANY_PROFILE.with_interpreter("/opt/other/python")
+OTHER_SLOT = SLOT_PROFILE.with_interpreter("/opt/other/python")
+
+
+def need(job: JobId, profile: ResourceProfile, count: int = 1) -> RequirementsDeclared:
+    return RequirementsDeclared(job, (ResourceRequirement(profile, count),))
+
+
+def slots_of_other(resource_id: ResourceId) -> tuple[SlotStatus, ...]:
+    return (SlotStatus(SlotId(resource_id, 0), OTHER_SLOT),)
+
+
+@pytest.mark.parametrize("is_exclusive", [True, False])
+def test_each_job_gets_slots_of_its_own_interpreter_alone(is_exclusive: bool) -> None:
+    numbers = itertools.count(1)
+    matching = SlotMatching(lambda: allocation(next(numbers)), is_exclusive=is_exclusive)
+    matching.handle(need(JOB, OTHER))
+    assert matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 1))) == []
+    assert matching.handle(TaskManagerAdded(TM_2, slots_of_other(TM_2))) == [
+        AllocateSlot(TM_2, 0, JOB, allocation(1), OTHER)
+    ]
+    assert matching.handle(need(OTHER_JOB, ANY_PROFILE, 2)) == [
+        AllocateSlot(TM_1, 0, OTHER_JOB, allocation(2), ANY_PROFILE)
+    ]
+    assert matching.missing()[0].missing_count == 1
+
+
+def test_task_managers_of_another_interpreter_are_not_kept_for_a_job_that_waits_for_all_slots() -> (
+    None
+):
+    matching = SlotMatching(lambda: allocation(1), capacity=lambda: 2)
+    matching.handle(TaskManagerAdded(TM_2, slots_of_other(TM_2)))
+    matching.handle(need(JOB, ANY_PROFILE, 3))
+    assert JOB in matching.admission.held_back
+    assert not matching.awaited_slots()
+
+
+def test_needs_are_counted_by_interpreter() -> None:
+    wanted = {ANY_PROFILE: 1, OTHER: 2}
+    assert unserved(wanted, {}) == wanted
+    assert unserved(wanted, {OTHER_SLOT: 3}) == {ANY_PROFILE: 1}
+    assert unserved(wanted, {SLOT_PROFILE: 3}) == {OTHER: 2}
+
+
+def test_a_job_takes_a_slot_that_is_offered_by_its_interpreter_alone() -> None:
+    pool = SlotPool()
+    pool.require([OTHER])
+    assert pool.offer(TM_1, [SlotOffer(allocation(1), 0, SLOT_PROFILE)], 0) == ()
+    assert pool.offer(TM_2, [SlotOffer(allocation(2), 0, OTHER_SLOT)], 0) == (allocation(2),)
+    assert pool.missing_count == 0
+    reserved = pool.reserve([OTHER])
+    assert reserved is not None and reserved[0].resource_id == TM_2
+
+
+def test_a_worker_is_asked_for_with_the_interpreter_of_each_missing_slot() -> None:
+    world = World()
+    world.declare(2, profile=OTHER)
+    assert world.driver.profiles == [OTHER, OTHER]
+    assert "lacks 2 of 2 slot(s) of the interpreter /opt/other/python" in world.explanation
+    world.close()
+
+
+def test_a_host_that_has_no_other_interpreter_fails_the_job_with_its_reason() -> None:
+    world = World()
+    world.driver.refusal = "all TaskManagers are alike"
+    world.declare(1, profile=OTHER)
+    [(profile, explanation)] = world.job_master.script.called("notify_impossible_profile")
+    assert profile == OTHER and "all TaskManagers are alike" in explanation
+    assert world.driver.requested == []
+    world.close()
+
+
+def test_an_interpreter_that_cannot_run_is_told_to_the_jobs_that_wait_for_it_alone() -> None:
+    world = World()
+    world.declare(1, profile=OTHER)
+    [worker_id] = world.driver.requested
+    world.driver.listener.interpreter_failed(worker_id, "it has no package 'pyarrow'")
+    world.run_for(10)
+    assert world.job_master.script.called("notify_not_enough_resources") == [
+        ("it has no package 'pyarrow'",)
+    ]
+    world.close()
+
+
+def test_a_usual_worker_of_other_versions_is_no_news_for_a_job_with_its_own_interpreter() -> None:
+    world = World({"headrace.taskmanager.fixed-pool.size": "1"})
+    [worker_id] = world.driver.requested
+    world.declare(1, profile=OTHER)
+    world.register(name=worker_id, versions={**VERSIONS, "python": "3.12.1"})
+    world.run_for(10)
+    assert world.job_master.script.called("notify_not_enough_resources") == []
+    world.close()
+
+
+def test_an_interpreter_with_other_packages_fails_its_job_by_path_and_host() -> None:
+    world = World()
+    world.declare(1, profile=OTHER)
+    [worker_id] = world.driver.requested
+    world.register(name=worker_id, versions={**VERSIONS, "pyarrow": "25.0"})
+    world.run_for(10)
+    [(told,)] = world.job_master.script.called("notify_not_enough_resources")
+    assert told.startswith("version of pyarrow differs: 26.0 on the driver, 25.0 on worker")
+    assert "(host worker), which runs by the job's python.executable, '/opt/other/python'" in told
+    world.close()
