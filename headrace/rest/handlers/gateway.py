@@ -67,15 +67,15 @@ async def _state_read_request(request: Request) -> StateReadRequest:
     return await _read(request, StateReadRequest)
 
 
-def _operator_id(operatorid: Annotated[str, Path(pattern=WHOLE_ID)]) -> OperatorId:
+async def _operator_id(operatorid: Annotated[str, Path(pattern=WHOLE_ID)]) -> OperatorId:
     return OperatorId.from_hex(operatorid)
 
 
-def _data_set_id(datasetid: Annotated[str, Path(pattern=WHOLE_ID)]) -> IntermediateDataSetId:
+async def _data_set_id(datasetid: Annotated[str, Path(pattern=WHOLE_ID)]) -> IntermediateDataSetId:
     return IntermediateDataSetId.from_hex(datasetid)
 
 
-def _blob_key(
+async def _blob_key(
     digest: Annotated[str, Path(pattern="^[0-9a-fA-F]{64}$")],
     size: Annotated[int, Query(ge=0, lt=1 << 63)],
 ) -> BlobKey:

@@ -14,43 +14,45 @@ from headrace.rest.programs.program_runs import ProgramService
 from headrace.rest.state.state_reads import StateReads
 
 
-def _cluster_view(request: Request) -> ClusterView:
+async def _cluster_view(request: Request) -> ClusterView:
     return request.app.state.cluster
 
 
-def _operations(request: Request) -> Operations:
+async def _operations(request: Request) -> Operations:
     return request.app.state.operations
 
 
-def _state_reads(request: Request) -> StateReads:
+async def _state_reads(request: Request) -> StateReads:
     return request.app.state.state_reads
 
 
-def _programs(request: Request) -> ProgramService:
+async def _programs(request: Request) -> ProgramService:
     return request.app.state.programs
 
 
-def _profiler(request: Request) -> ProcessProfiler:
+async def _profiler(request: Request) -> ProcessProfiler:
     return request.app.state.profiler
 
 
-def _flame_graphs(request: Request) -> FlameGraphSampler:
+async def _flame_graphs(request: Request) -> FlameGraphSampler:
     return request.app.state.flame_graphs
 
 
-def _job_id(jobid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobId:
+async def _job_id(jobid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobId:
     return JobId.from_hex(jobid)
 
 
-def _application_id(applicationid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobId:
+async def _application_id(applicationid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobId:
     return JobId.from_hex(applicationid)
 
 
-def _vertex_id(vertexid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobVertexId:
+async def _vertex_id(vertexid: Annotated[str, Path(pattern=WHOLE_ID)]) -> JobVertexId:
     return JobVertexId.from_hex(vertexid)
 
 
-def _names(get: Annotated[str | None, Query(max_length=100_000)] = None) -> tuple[str, ...] | None:
+async def _names(
+    get: Annotated[str | None, Query(max_length=100_000)] = None,
+) -> tuple[str, ...] | None:
     return None if get is None else tuple(filter(None, get.split(",")))
 
 

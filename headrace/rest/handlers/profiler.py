@@ -27,7 +27,7 @@ from headrace.rest.handlers.parameters import (
 from headrace.rest.models import cluster as models
 
 
-def _profiled(cluster: ClusterParameter) -> ClusterView:
+async def _profiled(cluster: ClusterParameter) -> ClusterView:
     if not cluster.settings.get_option(PROFILING_ENABLED):
         raise NotFoundError(
             f"The profiler is off: start the cluster with -D {PROFILING_ENABLED.key}=true. The flame graphs of a job's "
