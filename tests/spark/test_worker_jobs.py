@@ -20,7 +20,12 @@ from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import jvm_context
 from headrace.spark.session.session import HostSession
 from headrace.spark.workers.resource_driver import SparkResourceDriver
-from headrace.spark.workers.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody
+from headrace.spark.workers.worker_jobs import (
+    AsynchronousJob,
+    SparkWorkerJobs,
+    ThreadedJob,
+    WorkerBody,
+)
 from headrace.spark.workers.worker_sizes import WorkerSizes
 from testkit.waiting import wait_until
 
@@ -169,6 +174,34 @@ def test_a_body_that_raises_names_its_error_first(context: SparkContext) -> None
     job = jobs.submit(ResourceId("tm-20"), ANY)
     wait_until(job.is_done, 30, "the job ended")
     assert (job.error() or "").startswith("ModuleNotFoundError: No module named 'airports'")
+
+
+def test_jobs_that_run_are_not_asked_one_by_one_whether_they_have_ended(
+    context: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = SparkWorkerJobs(
+        context,
+        lambda worker_id: waiting_body(tmp_path, worker_id),
+        sizes=LOCAL,
+        secrets=NO_SECRETS,
+    )
+    ids = [ResourceId("tm-30"), ResourceId("tm-31"), ResourceId("tm-32")]
+    running = {worker_id: jobs.submit(worker_id, ANY) for worker_id in ids}
+    for worker_id, job in running.items():
+        pid_of(tmp_path, worker_id)
+        wait_until(job.is_active, 30, f"{worker_id} is seen to run")
+    asked: list[AsynchronousJob] = []
+    is_done = AsynchronousJob.is_done
+    monkeypatch.setattr(AsynchronousJob, "is_done", lambda job: asked.append(job) or is_done(job))
+    for _ in ids:
+        assert jobs.ended(running) == []
+    assert len(asked) == len(ids), "each is asked in its turn, and no other"
+    assert set(map(id, asked)) == set(map(id, running.values()))
+    (tmp_path / "tm-31.stop").touch()
+    wait_until(lambda: jobs.ended(running) == [ids[1]], 30, "the end of one is seen")
+    for worker_id in (ids[0], ids[2]):
+        (tmp_path / f"{worker_id.name}.stop").touch()
+    wait_until(lambda: sorted(jobs.ended(running)) == ids, 30, "all have ended")
 
 
 def test_without_an_asynchronous_action_a_thread_waits_for_the_job(context: SparkContext) -> None:

@@ -114,6 +114,14 @@ def registered_executor_count(context: SparkContext) -> int:
     return int(jvm_context(context).getExecutorMemoryStatus().size()) - 1
 
 
+def active_job_ids(context: SparkContext) -> frozenset[int]:
+    """Return Spark's numbers of the jobs that run, as far as its listeners have heard."""
+    jvm: Any = getattr(context, "_jvm")  # noqa: B009 - see below
+    found = jvm_context(context).statusTracker().getActiveJobIds()
+    # As one text: an element of it costs as much as all.
+    return frozenset(map(int, re.findall(r"\d+", str(jvm.java.util.Arrays.toString(found)))))
+
+
 def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
     """Have the JVM remove `directory` with its content when it ends in order, as it does when we are gone."""
     jvm: Any = getattr(context, "_jvm")  # noqa: B009 - private, and named in this file only

@@ -188,11 +188,10 @@ class SparkResourceDriver:
             self._handle(received)
 
     def _watch(self) -> None:
+        for worker_id in self._jobs.ended(self._running):
+            self._ended_with(worker_id, self._running.pop(worker_id).error())
         for worker_id, job in list(self._running.items()):
-            if job.is_done():
-                del self._running[worker_id]
-                self._ended_with(worker_id, job.error())
-            elif job.is_active():
+            if job.is_active():
                 self._handle(TaskActive(worker_id))
         self._watch_executors()
         self._handle(ClockRead())

@@ -7,7 +7,7 @@ and tags belong to the thread that submits.
 import enum
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Final, Protocol
@@ -19,7 +19,13 @@ from pyspark.core.context import SparkContext
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
-from headrace.spark.session.jvm import ApplicationSlots, jvm_calls, jvm_context, named_workers
+from headrace.spark.session.jvm import (
+    ApplicationSlots,
+    active_job_ids,
+    jvm_calls,
+    jvm_context,
+    named_workers,
+)
 from headrace.spark.session.spark_errors import root_message
 from headrace.spark.workers.worker_sizes import WorkerSizes
 
@@ -47,6 +53,11 @@ class ExecutorState(enum.Enum):
 class WorkerJob(Protocol):
     """A job that was submitted."""
 
+    @property
+    def ids(self) -> frozenset[int]:
+        """Return Spark's numbers of it; none where they are not known."""
+        ...
+
     def is_active(self) -> bool:
         """Return whether its task runs on an executor."""
         ...
@@ -73,6 +84,10 @@ class WorkerJobs(Protocol):
 
     def cancel(self, worker_id: ResourceId) -> None:
         """Cancel the worker's job group; no effect where it has ended."""
+        ...
+
+    def ended(self, jobs: Mapping[ResourceId, WorkerJob]) -> list[ResourceId]:
+        """Return those workers among `jobs` whose job is done."""
         ...
 
     def slot_count(self) -> int | None:
@@ -118,6 +133,7 @@ class SparkWorkerJobs:
         self._secrets = secrets
         self._description_of = description_of
         self._profiles: dict[ResourceProfile, Any] = {}
+        self._turn = 0
         self._slots: ApplicationSlots | None = None
         self._cores: ApplicationSlots | None = None
         decommissions = context.getConf().get("spark.decommission.enabled", "false")
@@ -152,6 +168,24 @@ class SparkWorkerJobs:
         """Cancel the worker's job group."""
         with jvm_calls():
             self._context.cancelJobGroup(job_group(worker_id))
+
+    def ended(self, jobs: Mapping[ResourceId, WorkerJob]) -> list[ResourceId]:
+        """Return those workers among `jobs` whose job is done.
+
+        Ten times a second: Spark is asked once for all jobs that it knows to run, and then about the others alone. It
+        knows a moment later; and as its listeners may miss an end where they have too much to hear, one of the jobs
+        is asked itself each time, in turn.
+        """
+        if not jobs:
+            return []
+        with jvm_calls():
+            running = active_job_ids(self._context)
+        self._turn = (self._turn + 1) % len(jobs)
+        return [
+            worker_id
+            for index, (worker_id, job) in enumerate(jobs.items())
+            if (index == self._turn or not job.ids or not job.ids <= running) and job.is_done()
+        ]
 
     def warm_up(self, executor_count: int) -> None:
         """Have executors run Python once, so that their first workers need not wait until Spark can; on any thread."""
@@ -237,6 +271,11 @@ class AsynchronousJob:
     future: Any
     _was_active: bool = False
     _executor_id: str | None = None
+    _ids: frozenset[int] = frozenset()
+
+    @property
+    def ids(self) -> frozenset[int]:
+        return self._ids
 
     def executor_id(self) -> str | None:
         if self._executor_id is None and self._was_active:
@@ -248,7 +287,7 @@ class AsynchronousJob:
         """Ask the store that Spark keeps for its pages; it is there without them, and a moment late."""
         scala_context = jvm_context(self.context)
         tracker, store = scala_context.statusTracker(), scala_context.statusStore()
-        for job_id in self.future.jobIds():
+        for job_id in self._ids:
             info = tracker.getJobInfo(job_id)
             for stage_id in info.get().stageIds() if info.isDefined() else ():
                 tasks = store.taskList(stage_id, 0, 1)
@@ -265,7 +304,8 @@ class AsynchronousJob:
 
     def _has_active_task(self) -> bool:
         tracker = jvm_context(self.context).statusTracker()
-        for job_id in self.future.jobIds():
+        self._ids = self._ids or frozenset(self.future.jobIds())
+        for job_id in self._ids:
             info = tracker.getJobInfo(job_id)
             if not info.isDefined():
                 continue
@@ -307,6 +347,11 @@ class ThreadedJob:
             self._error = root_message(error)
         finally:
             self._done.set()
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """Not known this way."""
+        return frozenset()
 
     def is_active(self) -> bool:
         """Not known this way: taken for active, so that a stop gets its grace."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import queue
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,7 +17,7 @@ from headrace.spark.workers.resource_driver import (
     SparkHostLostError,
     SparkResourceDriver,
 )
-from headrace.spark.workers.worker_jobs import ExecutorState
+from headrace.spark.workers.worker_jobs import ExecutorState, WorkerJob
 from testkit.waiting import wait_until
 
 ONE, TWO = ResourceId("tm-1"), ResourceId("tm-2")
@@ -37,6 +37,10 @@ class ScriptedJob:
 
     def executor_id(self) -> str | None:
         return self.executor
+
+    @property
+    def ids(self) -> frozenset[int]:
+        return frozenset()
 
     def is_done(self) -> bool:
         return self.done
@@ -65,6 +69,9 @@ class ScriptedJobs:
         self.cancelled.append(worker_id)
         self.jobs[worker_id].reason = "cancelled"
         self.jobs[worker_id].done = True
+
+    def ended(self, jobs: Mapping[ResourceId, WorkerJob]) -> list[ResourceId]:
+        return [worker_id for worker_id, job in jobs.items() if job.is_done()]
 
     def slot_count(self) -> int | None:
         if self.loss is not None:
