@@ -5,7 +5,9 @@ The session is a daemon on Spark, as `headrace cluster start` makes it: with fou
 says how many are kept ahead of the jobs. Each client is a process of its own: it submits a job over REST, asks until
 all its tasks run, and submits the next one while those before go on. Then all jobs are cancelled, and rounds of as many
 follow until `--ended` jobs have ended: figures are what the driver's process keeps per ended job, from a round that has
-warmed it up to the last one, and how many threads, sockets and files it has more than before.
+warmed it up to the last one, and how many threads, sockets and files it has more than before. Of sockets that is one
+for each TaskManager that is there throughout: to the process that watches its interpreter lock, from its first answer
+to a heartbeat on.
 
     python -m benchmarks.session_jobs [--jobs 200] [--clients 8] [--ended 1000] [--exclusive] [--spare 0] [--dry]
 """

@@ -67,9 +67,9 @@ def keep_archives_of(*packages: str) -> None:
     kept |= {entry for entry in sys.path if entry.endswith(".jar")}
     read_again = zipimporter.invalidate_caches
 
-    def invalidate_caches(importer: zipimporter) -> None:
-        if importer.archive not in kept:
-            read_again(importer)
+    def invalidate_caches(self: zipimporter) -> None:
+        if self.archive not in kept:
+            read_again(self)
 
     # Of the class: a worker makes more importers of the same archives, one for each package that it loads from.
     zipimporter.invalidate_caches = invalidate_caches
