@@ -113,7 +113,8 @@ def test_records_that_only_the_last_leader_had_collected_are_said_to_be_lost(pai
         only.await_log("(epoch 2)")
         with pytest.raises(CollectedRecordsLostError, match="goes on under another leader"):
             records.take(100_000)
-        assert records.get_job_client().get_job_status().result() is JobStatus.RUNNING
+        client = records.get_job_client()
+        wait_until(lambda: client.get_job_status().result() is JobStatus.RUNNING, 60, "it runs")
     assert records.get_job_client().get_job_status().result() is JobStatus.CANCELED
 
 
