@@ -100,6 +100,8 @@ _CONF: Final = {
     # One value may hold many rows.
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.sql.session.timeZone": "UTC",
+    # Names in backticks are names.
+    "spark.sql.parser.quotedRegexColumnNames": "false",
 }
 
 

@@ -9,6 +9,7 @@ windows fire, have their timestamps and come in their order as before.
 """
 
 import logging
+import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ _ANSI: Final = "spark.sql.ansi.enabled"
 _DAY_MS: Final = 86_400_000
 _TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *INTEGERS)
 _OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
+_CONNECTORS_SCAN: Final = re.compile(r"\bScan (?!ExistingRDD|OneRowRelation)|\bBatchScan\b")
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,26 @@ class AggregatePlan:
 
 
 def planned_aggregate(
-    vertex: JobVertex, out: Sequence[JobEdge], fields: Sequence[T.StructField]
+    vertex: JobVertex,
+    out: Sequence[JobEdge],
+    fields: Sequence[T.StructField],
+    *,
+    are_texts_bytes: bool = True,
 ) -> AggregatePlan | None:
     """Return what Spark may compute in the place of a vertex; None where a result could differ, or that is not known.
 
-    `fields`: columns of the DataFrame that the vertex reads, in their order. UserCodeError where a spec does not load.
+    `fields`: columns of the DataFrame that the vertex reads, in their order. `are_texts_bytes`: False where a database
+    may compare texts of it, as its collation says. UserCodeError where a spec does not load.
     """
     place = _place_of_half(vertex)
     if place is None or not _is_line(vertex, out, place):
         return None
+    # Functions behind the half are loaded where they run.
+    vertex = msgspec.structs.replace(vertex, operators=vertex.operators[: place + 1])
     payloads = VertexPayloads.of(vertex, ())
-    source, *between, half = load_specs(vertex, payloads)[: place + 1]
+    source, *between, half = load_specs(vertex, payloads)
     names = data_schema(load_types(vertex, payloads)[0].output.value_type).names
-    walk = _Walk(dict(zip(names, fields, strict=True)))
+    walk = _Walk(dict(zip(names, fields, strict=True)), are_texts_bytes=are_texts_bytes)
     if (
         walk.passes_source(source)
         and all(walk.passes(spec) for spec in between)
@@ -121,10 +130,11 @@ def _is_line(vertex: JobVertex, out: Sequence[JobEdge], last: int) -> bool:
 class _Walk:
     """Follows rows from a DataFrame to the aggregation: what their columns are, and what they have passed.
 
-    `known`: the DataFrame's columns by their names in the stream.
+    `known`: the DataFrame's columns by their names in the stream. `are_texts_bytes`: see planned_aggregate.
     """
 
-    def __init__(self, known: Mapping[str, T.StructField]) -> None:
+    def __init__(self, known: Mapping[str, T.StructField], *, are_texts_bytes: bool) -> None:
+        self._are_texts_bytes: Final = are_texts_bytes
         self._fields: Final = {field.name: field for field in known.values()}
         self.columns: Mapping[str, str] = {name: field.name for name, field in known.items()}
         self.conditions: Final[list[tuple[ColumnCondition, Mapping[str, str]]]] = []
@@ -158,7 +168,7 @@ class _Walk:
         """Return whether Spark groups and aggregates these columns as the operator does."""
         return (
             (self.time is not None or aggregation.windows.is_until_end_of_input)
-            and all(_groups_alike(self._field(name)) for name in aggregation.key_columns)
+            and all(self._groups_alike(self._field(name)) for name in aggregation.key_columns)
             and all(
                 one.function == "count"
                 or (
@@ -196,18 +206,17 @@ class _Walk:
                     return type(value) is int and -(2**63) <= value < 2**63
                 if isinstance(kind, T.BooleanType):
                     return type(value) is bool
-                return _groups_alike(self._field(column)) and type(value) is str
+                return self._groups_alike(self._field(column)) and type(value) is str
             case And(conditions) | Or(conditions):
                 return all(map(self._compares_alike, conditions))
             case _:
                 return False
 
-
-def _groups_alike(field: T.StructField) -> bool:
-    """Return whether equal values are equal bytes for Spark too: texts of another collation, or padded, are not."""
-    kind = field.dataType
-    is_plain_text = kind == T.StringType() and not field.metadata
-    return is_plain_text or isinstance(kind, (*INTEGERS, T.BooleanType))
+    def _groups_alike(self, field: T.StructField) -> bool:
+        """Return whether equal values are equal bytes for Spark too: texts of another collation, or padded, are not."""
+        kind = field.dataType
+        is_plain_text = kind == T.StringType() and not field.metadata and self._are_texts_bytes
+        return is_plain_text or isinstance(kind, (*INTEGERS, T.BooleanType))
 
 
 def aggregated_by_spark(
@@ -222,12 +231,17 @@ def aggregated_by_spark(
         return None
     head, half, *behind = vertex.operators[0], *vertex.operators[place:]
     df = dataframe_of(vertex)
-    plan = planned_aggregate(vertex, graph.edges_out_of(vertex.vertex_id), df.schema.fields)
+    plan = planned_aggregate(
+        vertex,
+        graph.edges_out_of(vertex.vertex_id),
+        df.schema.fields,
+        are_texts_bytes=not makes_connectors_scan(_physical_plan(spark, df)),
+    )
     if plan is None:
         return None
     made = _partial_results(in_session(spark, df), plan, half.name)
     partial_type = load_types(vertex, VertexPayloads.of(vertex, ()))[place].output
-    _set_partition_count(spark, graph, vertex.parallelism)
+    _set_partition_count(spark, graph)
     # The rows come from Spark's plan, and not by the name of a DataFrame.
     source = DataFrameSource("", partial_type.value_type)
     reader = msgspec.structs.replace(
@@ -309,15 +323,22 @@ def _milliseconds(column: str, kind: T.DataType) -> str:
     return f"(unix_micros(CAST({column} AS TIMESTAMP)) DIV 1000L)"
 
 
-def _set_partition_count(spark: SparkSession, graph: JobGraph, parallelism: int) -> None:
-    """Have Spark shuffle partial results for as many tasks as read them, unless other shuffles heed this setting."""
-    frames = [
-        in_session(spark, dataframe_of(one)) for one in graph.vertices if reads_dataframe(one)
-    ]
-    java_frames: list[Any] = [getattr(df, "_jdf") for df in frames]  # noqa: B009
-    plans = [one.queryExecution().executedPlan().toString() for one in java_frames]
-    if not any("Exchange" in plan for plan in plans):
-        spark.conf.set("spark.sql.shuffle.partitions", str(parallelism))
+def makes_connectors_scan(plan: str) -> bool:
+    """Return whether a physical plan reads by a connector that may filter and group by itself, as a database does."""
+    return _CONNECTORS_SCAN.search(plan) is not None
+
+
+def _physical_plan(spark: SparkSession, df: DataFrame) -> str:
+    java_frame: Any = getattr(in_session(spark, df), "_jdf")  # noqa: B009
+    return java_frame.queryExecution().executedPlan().toString()
+
+
+def _set_partition_count(spark: SparkSession, graph: JobGraph) -> None:
+    """Have Spark shuffle partial results for as many tasks as read most of them, unless other shuffles heed this."""
+    readers = [one for one in graph.vertices if reads_dataframe(one)]
+    if not any("Exchange" in _physical_plan(spark, dataframe_of(one)) for one in readers):
+        count = max(one.parallelism for one in readers)
+        spark.conf.set("spark.sql.shuffle.partitions", str(count))
 
 
 @contextmanager

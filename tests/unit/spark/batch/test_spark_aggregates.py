@@ -19,7 +19,11 @@ from headrace.datastream.window import (
 )
 from headrace.functions.column_conditions import And, Comparison, Or
 from headrace.functions.watermarks import ColumnTimestampAssigner, TimestampAssigner
-from headrace.spark.batch.spark_aggregates import AggregatePlan, planned_aggregate
+from headrace.spark.batch.spark_aggregates import (
+    AggregatePlan,
+    makes_connectors_scan,
+    planned_aggregate,
+)
 from tests.unit.api.recording import recording
 
 FIELDS: Final = [
@@ -49,6 +53,7 @@ def plan_of(
     *,
     event_time: str | None = "at",
     strategy: WatermarkStrategy | None = None,
+    are_texts_bytes: bool = True,
 ) -> AggregatePlan | None:
     row_type = type_info_from_schema(to_arrow_schema(T.StructType(FIELDS), timezone="UTC"))
     source = DataFrameSource("dataframe-1", row_type, event_time)
@@ -59,7 +64,12 @@ def plan_of(
         env.execute_async("aggregating")
     graph = executor.last
     vertex = next(one for one in graph.vertices if one.operators[0].kind == "source")
-    return planned_aggregate(vertex, graph.edges_out_of(vertex.vertex_id), FIELDS)
+    return planned_aggregate(
+        vertex,
+        graph.edges_out_of(vertex.vertex_id),
+        FIELDS,
+        are_texts_bytes=are_texts_bytes,
+    )
 
 
 def summed(stream: DataStream, *keys: str) -> DataStream:
@@ -166,3 +176,30 @@ def test_filters_and_picked_columns_are_followed_to_those_of_the_dataframe() -> 
     assert [columns["id"] for _, columns in plan.conditions] == ["id", "name"]
     assert plan.conditions[1][1] == plan.columns == picks
     assert plan.time == ("at", "at")
+
+
+@pytest.mark.parametrize("name", ["tumbling", "one of several", "until the end"])
+def test_texts_that_a_database_may_compare_by_its_collation_are_left_to_the_operator(
+    name: str,
+) -> None:
+    assert plan_of(LOWERED[name], are_texts_bytes=False) is None
+
+
+def test_integers_of_a_database_are_aggregated_by_spark() -> None:
+    assert plan_of(LOWERED["without keys"], are_texts_bytes=False) is not None
+
+
+@pytest.mark.parametrize(
+    ("scan", "is_foreign"),
+    [
+        ("*(1) Scan JDBCRelation(people) [numPartitions=1] [ID#0]", True),
+        ("BatchScan iceberg.people[id#1L]", True),
+        ("FileScan parquet [id#1L] Batched: true", False),
+        ("LocalTableScan [id#1L]", False),
+        ("InMemoryTableScan [id#1L]", False),
+        ("*(1) Scan ExistingRDD[id#1L]", False),
+        ("*(1) Range (0, 10, step=1, splits=4)", False),
+    ],
+)
+def test_scans_of_connectors_are_told_from_spark_s_own(scan: str, is_foreign: bool) -> None:
+    assert makes_connectors_scan(scan) is is_foreign
