@@ -27,8 +27,8 @@ class WorkerListener(Protocol):
         """The host is about to take the worker's place away; called at most once per worker."""
         ...
 
-    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
-        """The worker cannot run by the interpreter that its profile names, nor can another one; it terminates."""
+    def interpreter_failed(self, interpreter: str, cause: str) -> None:
+        """No worker can run by an interpreter that profiles name; those that were asked for with it terminate."""
         ...
 
     def host_failed(self, error: BaseException) -> None:
@@ -192,11 +192,11 @@ class WorkerHost:
         assert listener is not None
         listener.worker_decommissioned(worker_id, cause)
 
-    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+    def interpreter_failed(self, interpreter: str, cause: str) -> None:
         with self._lock:
             listener = self._listener
         assert listener is not None
-        listener.interpreter_failed(worker_id, cause)
+        listener.interpreter_failed(interpreter, cause)
 
     def host_failed(self, error: BaseException) -> None:
         with self._lock:

@@ -102,12 +102,24 @@ def test_a_host_that_has_no_other_interpreter_fails_the_job_with_its_reason() ->
 def test_an_interpreter_that_cannot_run_is_told_to_the_jobs_that_wait_for_it_alone() -> None:
     world = World()
     world.declare(1, profile=OTHER)
-    [worker_id] = world.driver.requested
-    world.driver.listener.interpreter_failed(worker_id, "it has no package 'pyarrow'")
+    world.driver.listener.interpreter_failed(OTHER.python_executable, "it has no package 'pyarrow'")
     world.run_for(10)
     assert world.job_master.script.called("notify_not_enough_resources") == [
         ("it has no package 'pyarrow'",)
     ]
+    world.close()
+
+
+def test_the_failure_of_an_interpreter_whose_worker_was_given_up_is_no_news_for_usual_jobs() -> (
+    None
+):
+    world = World()
+    world.declare(1, profile=OTHER)
+    world.declare(0)
+    world.declare(1)
+    world.driver.listener.interpreter_failed(OTHER.python_executable, "no such file")
+    world.run_for(10)
+    assert world.job_master.script.called("notify_not_enough_resources") == []
     world.close()
 
 
