@@ -11,6 +11,11 @@ from typing import Final, Protocol
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 
+START_WITH_INTERPRETER: Final = (
+    "start the cluster with python.executable, or leave it out of the job"
+)
+"""What people can do where all TaskManagers run by the interpreter of the cluster."""
+
 
 class WorkerListener(Protocol):
     """Reports of the host; every method may be called from any thread."""

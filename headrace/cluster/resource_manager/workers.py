@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Final
 
-from headrace.cluster.resource_manager.driver import WorkerHost
+from headrace.cluster.resource_manager.driver import START_WITH_INTERPRETER, WorkerHost
 from headrace.cluster.resource_manager.options import (
     DECOMMISSION_GRACE,
     FIXED_POOL_SIZE,
@@ -196,6 +196,10 @@ class Workers:
     def refusal_of_size(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         """Say why there can be no worker with these resources for slots; empty where there can."""
         if self._pool.limits.fixed_count is not None:
+            if profile.python_executable != usual.python_executable:
+                return (
+                    f"{FIXED_POOL_SIZE.key} keeps all TaskManagers alike: {START_WITH_INTERPRETER}"
+                )
             return f"{FIXED_POOL_SIZE.key} keeps all TaskManagers alike: unset it, or make each of them larger"
         return self._host.refusal_of(profile, usual)
 

@@ -64,6 +64,23 @@ def test_task_managers_of_another_interpreter_are_not_kept_for_a_job_that_waits_
     assert not matching.awaited_slots()
 
 
+def test_slots_of_a_job_with_its_own_interpreter_have_a_task_manager_each_and_none_is_held_back() -> (
+    None
+):
+    numbers = itertools.count(1)
+    matching = SlotMatching(
+        lambda: allocation(next(numbers)),
+        is_exclusive=True,
+        capacity=lambda: 8,
+        slots_per_worker=2,
+    )
+    for number in range(4):
+        name = ResourceId(f"w-{number}")
+        matching.handle(TaskManagerAdded(name, slots_of_other(name)))
+    assert len(matching.handle(need(JOB, OTHER, 5))) == 4
+    assert JOB not in matching.admission.held_back
+
+
 def test_needs_are_counted_by_interpreter() -> None:
     wanted = {ANY_PROFILE: 1, OTHER: 2}
     assert unserved(wanted, {}) == wanted
@@ -96,6 +113,18 @@ def test_a_host_that_has_no_other_interpreter_fails_the_job_with_its_reason() ->
     [(profile, explanation)] = world.job_master.script.called("notify_impossible_profile")
     assert profile == OTHER and "all TaskManagers are alike" in explanation
     assert world.driver.requested == []
+    world.close()
+
+
+def test_a_fixed_pool_says_how_a_job_gets_its_interpreter() -> None:
+    world = World({"headrace.taskmanager.fixed-pool.size": "1"})
+    world.declare(1, profile=OTHER)
+    [worker_id] = world.driver.requested
+    world.register(name=worker_id)
+    world.run_for(10)
+    [(_, explanation), *_] = world.job_master.script.called("notify_impossible_profile")
+    assert "start the cluster with python.executable, or leave it out of the job" in explanation
+    assert "larger" not in explanation
     world.close()
 
 
