@@ -352,7 +352,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         """The stages have ended before the job was done, because of an error or on demand."""
         if self._status is JobStatus.RUNNING:
             told = failure_in(str(error))
-            info = _plain(error, self._graph.python_executable) if told is None else told.error
+            info = told_of(error, self._graph.python_executable) if told is None else told.error
             if told is None or not told.vertex_id:
                 self._failed(info, None)
             else:
@@ -500,7 +500,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             self._has_left_spark.wait(_CANCEL_S / _CANCELS_MAX)
 
 
-def _plain(error: BaseException, interpreter: str) -> ErrorInfo:
+def told_of(error: BaseException, interpreter: str) -> ErrorInfo:
     """Return what people are told of an error of Spark's in a job that names an interpreter, or none."""
     text = root_message(error)
     unusable = unusable_interpreter(text, interpreter) if interpreter else None
