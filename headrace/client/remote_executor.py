@@ -64,9 +64,7 @@ class RemoteExecutor:
         if files:
             job_graph = with_carried_python_files(job_graph, files)
         executable = Settings(job_graph.settings).get_option(PYTHON_EXECUTABLE)
-        if executable and executable != Settings(cluster.cluster_settings()).get_option(
-            PYTHON_EXECUTABLE
-        ):
+        if executable and executable != _interpreter_of(Settings(cluster.cluster_settings())):
             job_graph = msgspec.structs.replace(job_graph, python_executable=executable)
         client = cluster.submit_job(job_graph)
         _LOG.info(
@@ -119,6 +117,11 @@ class RemoteExecutor:
             if self._client is None:
                 self._client = ClusterDescriptor(self._settings).retrieve()
             return self._client
+
+
+def _interpreter_of(cluster: Settings) -> str:
+    """Return the interpreter that a cluster was started with; empty where its settings name none."""
+    return cluster.to_dict().get("spark.pyspark.python") or cluster.get_option(PYTHON_EXECUTABLE)
 
 
 def refuse_interpreter_in_archive(graph: JobGraph) -> None:

@@ -49,8 +49,8 @@ class Reports:
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self.queue.put(("decommissioned", worker_id.name, cause))
 
-    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
-        self.queue.put(("interpreter failed", worker_id.name, cause))
+    def interpreter_failed(self, interpreter: str, cause: str) -> None:
+        self.queue.put(("interpreter failed", interpreter, cause))
 
     def host_failed(self, error: BaseException) -> None:
         self.queue.put(("host failed", "", str(error)))

@@ -11,6 +11,11 @@ from typing import Final, Protocol
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 
+START_WITH_INTERPRETER: Final = (
+    "start the cluster with python.executable, or leave it out of the job"
+)
+"""What people can do where all TaskManagers run by the interpreter of the cluster."""
+
 
 class WorkerListener(Protocol):
     """Reports of the host; every method may be called from any thread."""
@@ -27,8 +32,8 @@ class WorkerListener(Protocol):
         """The host is about to take the worker's place away; called at most once per worker."""
         ...
 
-    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
-        """The worker cannot run by the interpreter that its profile names, nor can another one; it terminates."""
+    def interpreter_failed(self, interpreter: str, cause: str) -> None:
+        """No worker can run by an interpreter that profiles name; those that were asked for with it terminate."""
         ...
 
     def host_failed(self, error: BaseException) -> None:
@@ -192,11 +197,11 @@ class WorkerHost:
         assert listener is not None
         listener.worker_decommissioned(worker_id, cause)
 
-    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+    def interpreter_failed(self, interpreter: str, cause: str) -> None:
         with self._lock:
             listener = self._listener
         assert listener is not None
-        listener.interpreter_failed(worker_id, cause)
+        listener.interpreter_failed(interpreter, cause)
 
     def host_failed(self, error: BaseException) -> None:
         with self._lock:

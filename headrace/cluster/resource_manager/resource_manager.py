@@ -250,28 +250,25 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         refusal = self._workers.refusal_of(worker_id)
         if refusal is not None:
             return refusal
+        interpreter = (self._workers.profile_of(worker_id) or UNSPECIFIED).python_executable
         mismatch = find_mismatch(
             self._versions,
             registration.versions,
             f"{worker_id} (host {registration.location.host})",
-            self._interpreter_of(worker_id),
+            interpreter,
         )
         if mismatch is None:
             return None
-        self._interpreter_failed(worker_id, str(mismatch))
+        self._interpreter_failed(interpreter, str(mismatch))
         self._workers.handle(WorkerLost(worker_id, str(mismatch)))
         return str(mismatch)
 
-    def _interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
-        """Tell the jobs that lack slots of a worker's interpreter: all others of the host will be like this worker."""
-        interpreter = self._interpreter_of(worker_id)
+    def _interpreter_failed(self, interpreter: str, cause: str) -> None:
+        """Tell the jobs that lack slots of an interpreter that no worker can run by; empty: the cluster's own."""
         for entry in self._slots.matching.missing():
             job_master = self._job_masters.find(entry.job_id)
             if job_master is not None and entry.profile.python_executable == interpreter:
                 job_master.gateway.notify_not_enough_resources(cause)
-
-    def _interpreter_of(self, worker_id: ResourceId) -> str:
-        return (self._workers.profile_of(worker_id) or UNSPECIFIED).python_executable
 
     def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> bool:
         """Count a TaskManager as lost: tell the JobMasters that used it, and look for another one.

@@ -258,8 +258,12 @@ class SlotMatching:
         return admit(claims, capacity + more, impatient)
 
     def _are_sizes_mixed(self) -> bool:
+        """Whether numbers of slots say nothing: where a job names an interpreter, each slot has a TaskManager."""
+        are_of_one = self.slots_per_worker == 1
         return any(
-            not each.profile.is_unspecified for job in self._requirements.values() for each in job
+            not (each.profile.is_unspecified and (are_of_one or not each.profile.python_executable))
+            for job in self._requirements.values()
+            for each in job
         ) or any(slot.is_cut for slots in self._slots.values() for slot in slots.values())
 
     def _claim_of(self, requirements: Sequence[ResourceRequirement]) -> int:

@@ -228,7 +228,8 @@ class WorkerPool:
         if monotonic_ms < self._paused_until_ms:
             parts.append("new workers are held back, because too many failed to start")
         maximum = self.limits.worker_count_max
-        if maximum is not None and len(self._staying) >= maximum and self._missing_slot_count:
+        are_missing = self._missing_slot_count or +self._missing_sized
+        if maximum is not None and len(self._staying) >= maximum and are_missing:
             if maximum == self.limits.max_count:
                 parts.append(f"the host can run no more than {maximum} worker(s)")
             else:
@@ -470,8 +471,13 @@ class WorkerPool:
             for worker in self._staying
         )
 
+    @property
+    def _are_sized_held_back(self) -> bool:
+        """Whether slots that no usual worker serves wait for a place on the host: more than redundancy needs one."""
+        return bool(self._held_back_count and +self._missing_sized)
+
     def _redundant_missing(self) -> int:
-        if not self._are_any_used:
+        if not self._are_any_used or self._are_sized_held_back:
             return 0
         return max(0, self.limits.redundant_count - self._redundant_count)
 
@@ -480,6 +486,8 @@ class WorkerPool:
         if worker.is_awaited:
             return False
         if worker.is_spent or worker.profile is not None or not self._are_any_used:
+            return True
+        if self._are_sized_held_back:
             return True
         return self._redundant_count > self.limits.redundant_count
 

@@ -81,7 +81,7 @@ from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.stage_body import failure_in
 from headrace.spark.batch.stage_files import EntriesInUse, StageFiles, modules_digest
 from headrace.spark.batch.subtask_reports import ReportChannel, SubtaskReport
-from headrace.spark.session.spark_errors import root_message
+from headrace.spark.session.spark_errors import root_message, unusable_interpreter
 from headrace.task.batch.stage_rows import StageReport
 
 _LOG: Final = logging.getLogger(__name__)
@@ -352,8 +352,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         """The stages have ended before the job was done, because of an error or on demand."""
         if self._status is JobStatus.RUNNING:
             told = failure_in(str(error))
-            plain = msgspec.structs.replace(error_info_of(error), text=root_message(error))
-            info = plain if told is None else told.error
+            info = told_of(error, self._graph.python_executable) if told is None else told.error
             if told is None or not told.vertex_id:
                 self._failed(info, None)
             else:
@@ -499,3 +498,12 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
                 )
                 return
             self._has_left_spark.wait(_CANCEL_S / _CANCELS_MAX)
+
+
+def told_of(error: BaseException, interpreter: str) -> ErrorInfo:
+    """Return what people are told of an error of Spark's in a job that names an interpreter, or none."""
+    text = root_message(error)
+    unusable = unusable_interpreter(text, interpreter) if interpreter else None
+    if unusable is not None:
+        return error_info_of(unusable)
+    return msgspec.structs.replace(error_info_of(error), text=text)

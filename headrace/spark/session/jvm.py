@@ -337,6 +337,7 @@ def named_workers(context: SparkContext, name: str, python_executable: str = "")
     """Have functions that are given to Spark meanwhile run in Python workers that run none given under another name.
 
     An empty name: in those that run most functions. `python_executable`: their interpreter; empty: the application's.
+    Meanwhile `pythonExec` and `environment` of the context are others for each thread of the process.
     """
     python: Any = context
     name = name or (python_executable and _OTHER_INTERPRETER)

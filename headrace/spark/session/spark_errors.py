@@ -30,7 +30,12 @@ _OWN_MODULES: Final = re.compile(rf"No module named '(?:{'|'.join(_OWN_PACKAGES)
 _NO_PACKAGE: Final = re.compile(
     rf"No module named '?(?P<package>pyspark|py4j|{'|'.join(_OWN_PACKAGES)})\b"
 )
-_NOT_RUN: Final = re.compile(r'Cannot run program "[^"]*"[^:]*: (?:error=\d+, )?(?P<cause>[^\n]*)')
+# ENOENT, ENOEXEC, EACCES, ENOTDIR, ENAMETOOLONG and ELOOP stay; others, such as ENOMEM, pass: that host tries again.
+_LASTING_ERRNO: Final = "(?:2|8|13|20|36|40)"
+_NOT_RUN: Final = re.compile(
+    rf'Cannot run program "[^"]*"[^:]*: (?:error={_LASTING_ERRNO}, |(?=Exec failed, error: {_LASTING_ERRNO} ))'
+    r"(?P<cause>[^\n]*)"
+)
 _TASK_HOST: Final = re.compile(r"\(TID \d+\) \((?P<host>\S+) executor")
 # What a TaskManager says of settings, before it registers; afterwards it fails tasks, not itself.
 _OWN_SETTINGS: Final = re.compile(
@@ -152,7 +157,7 @@ def unusable_interpreter(diagnostics: str, interpreter: str) -> HostError | None
     elif missing is not None:
         cause = f"it has no package '{missing['package']}'"
     elif (refused := _OWN_SETTINGS.match(first_line)) is not None:
-        cause = refused["cause"]
+        return WorkerRefusedError(refused["cause"])
     else:
         return None
     host = _TASK_HOST.search(diagnostics)

@@ -227,7 +227,7 @@ class SparkResourceDriver:
         if error is not None and interpreter:
             failure = unusable_interpreter(error, interpreter)
             if failure is not None:
-                self._report().interpreter_failed(worker_id, str(failure))
+                self._report().interpreter_failed(interpreter, str(failure))
         elif unusable is not None:
             # Trying again would only make the user wait for the same answer.
             self._report().host_failed(unusable)

@@ -133,11 +133,17 @@ class TakenJob(Exception):
 
 
 @pytest.mark.parametrize(
-    ("of_cluster", "carried"),
-    [("", "python3.13"), ("python3.12", "python3.13"), ("python3.13", "")],
+    ("of_cluster", "of_spark", "carried"),
+    [
+        ("", "", "python3.13"),
+        ("python3.12", "", "python3.13"),
+        ("python3.13", "", ""),
+        ("", "python3.13", ""),
+        ("python3.13", "python3.12", "python3.13"),
+    ],
 )
 def test_a_job_names_its_interpreter_where_the_cluster_has_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_cluster: str, carried: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_cluster: str, of_spark: str, carried: str
 ) -> None:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
     taken: list[JobGraph] = []
@@ -148,7 +154,10 @@ def test_a_job_names_its_interpreter_where_the_cluster_has_another_one(
 
     monkeypatch.setattr(RestClusterClient, "submit_job", take)
     graph = msgspec.structs.replace(job(), settings={"python.executable": "python3.13"})
-    config = [{"key": "python.executable", "value": of_cluster}]
+    config = [
+        {"key": "python.executable", "value": of_cluster},
+        {"key": "spark.pyspark.python", "value": of_spark},
+    ]
     with fake_cluster({"GET /jobmanager/config": config}, token="") as cluster:
         executor = RemoteExecutor(Settings({"rest.address": cluster.address}))
         with pytest.raises(TakenJob):

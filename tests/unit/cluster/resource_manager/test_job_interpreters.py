@@ -64,6 +64,23 @@ def test_task_managers_of_another_interpreter_are_not_kept_for_a_job_that_waits_
     assert not matching.awaited_slots()
 
 
+def test_slots_of_a_job_with_its_own_interpreter_have_a_task_manager_each_and_none_is_held_back() -> (
+    None
+):
+    numbers = itertools.count(1)
+    matching = SlotMatching(
+        lambda: allocation(next(numbers)),
+        is_exclusive=True,
+        capacity=lambda: 8,
+        slots_per_worker=2,
+    )
+    for number in range(4):
+        name = ResourceId(f"w-{number}")
+        matching.handle(TaskManagerAdded(name, slots_of_other(name)))
+    assert len(matching.handle(need(JOB, OTHER, 5))) == 4
+    assert JOB not in matching.admission.held_back
+
+
 def test_needs_are_counted_by_interpreter() -> None:
     wanted = {ANY_PROFILE: 1, OTHER: 2}
     assert unserved(wanted, {}) == wanted
@@ -99,15 +116,39 @@ def test_a_host_that_has_no_other_interpreter_fails_the_job_with_its_reason() ->
     world.close()
 
 
+def test_a_fixed_pool_says_how_a_job_gets_its_interpreter() -> None:
+    world = World({"headrace.taskmanager.fixed-pool.size": "1"})
+    world.declare(1, profile=OTHER)
+    [worker_id] = world.driver.requested
+    world.register(name=worker_id)
+    world.run_for(10)
+    [(_, explanation), *_] = world.job_master.script.called("notify_impossible_profile")
+    assert "start the cluster with python.executable, or leave it out of the job" in explanation
+    assert "larger" not in explanation
+    world.close()
+
+
 def test_an_interpreter_that_cannot_run_is_told_to_the_jobs_that_wait_for_it_alone() -> None:
     world = World()
     world.declare(1, profile=OTHER)
-    [worker_id] = world.driver.requested
-    world.driver.listener.interpreter_failed(worker_id, "it has no package 'pyarrow'")
+    world.driver.listener.interpreter_failed(OTHER.python_executable, "it has no package 'pyarrow'")
     world.run_for(10)
     assert world.job_master.script.called("notify_not_enough_resources") == [
         ("it has no package 'pyarrow'",)
     ]
+    world.close()
+
+
+def test_the_failure_of_an_interpreter_whose_worker_was_given_up_is_no_news_for_usual_jobs() -> (
+    None
+):
+    world = World()
+    world.declare(1, profile=OTHER)
+    world.declare(0)
+    world.declare(1)
+    world.driver.listener.interpreter_failed(OTHER.python_executable, "no such file")
+    world.run_for(10)
+    assert world.job_master.script.called("notify_not_enough_resources") == []
     world.close()
 
 

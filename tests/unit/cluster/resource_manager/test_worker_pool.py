@@ -103,6 +103,29 @@ def test_a_redundant_worker_that_is_used_gets_a_successor() -> None:
     assert pool.handle(missing(0), 0) == [RequestWorker(W3)]
 
 
+def test_a_redundant_worker_makes_room_for_those_of_another_interpreter() -> None:
+    other = ResourceProfile(python_executable="/opt/other/python")
+    pool = new_pool(replace(ON_DEMAND, redundant_count=1, max_count=3))
+    for worker_id, number in ((W1, 1), (W2, 0)):
+        assert pool.handle(missing(number), 0) == [RequestWorker(worker_id)]
+        pool.handle(WorkerStarted(worker_id), 0)
+        pool.handle(WorkerRegistered(worker_id), 0)
+    wanted = SlotsMissing(0, (W2,), (), (other, other))
+    assert pool.handle(wanted, 0) == [RequestWorker(W3, other)]
+    pool.handle(WorkerStarted(W3), 0)
+    assert "no more than 3 worker(s)" in pool.describe_pending(1000, {JOB: 0})
+    assert pool.handle(TimePassed(), 30_000) == [
+        AskWhetherReleasable(W2),
+        TellShortage(1),
+    ]
+    assert pool.handle(IdleReleaseAgreed(W2), 30_001) == [
+        ReleaseWorker(W2, "idle: no job has a slot here"),
+        RequestWorker(ResourceId("w-4"), other),
+    ]
+    pool.handle(SlotsMissing(0, (), (), (other, other)), 30_002)
+    assert pool.pending_count == 2, "nobody takes a place for redundancy"
+
+
 def test_a_host_without_room_is_looked_at_again_until_it_has_some() -> None:
     pool = new_pool(replace(ON_DEMAND, max_count=0))
     assert pool.handle(missing(2), 0) == []

@@ -125,6 +125,24 @@ def test_an_interpreter_that_cannot_run_is_named_with_host_and_cause(said: str, 
     assert f"'/opt/other/python' on host 10.0.0.7: {why}" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("errno", "is_lasting"), [(2, True), (13, True), (11, False), (12, False), (24, False)]
+)
+@pytest.mark.parametrize("form", ["error={}, why", "Exec failed, error: {} (why) "])
+def test_an_interpreter_is_tried_again_where_its_host_lacks_memory_or_processes_for_now(
+    errno: int, is_lasting: bool, form: str
+) -> None:
+    said = f'Cannot run program "/opt/other/python": {form.format(errno)}'
+    error = unusable_interpreter(LOST_TASK + said, "/opt/other/python")
+    assert (error is not None) is is_lasting
+
+
+def test_a_setting_that_a_task_manager_refuses_is_no_fault_of_its_interpreter() -> None:
+    said = "headrace.core.errors.ConfigurationError: taskmanager.data.port is '70000'"
+    error = unusable_interpreter(f"{said}\n{LOST_TASK}", "/opt/other/python")
+    assert str(error) == "a TaskManager cannot start: taskmanager.data.port is '70000'"
+
+
 @pytest.mark.parametrize("text", [LOST_EXECUTOR, PYTHON_FAILURE, "released"])
 def test_other_ends_say_nothing_of_the_interpreter(text: str) -> None:
     assert unusable_interpreter(text, "/opt/other/python") is None

@@ -99,7 +99,7 @@ class Reports:
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self._queue.put(("decommissioned", cause))
 
-    def interpreter_failed(self, worker_id: ResourceId, cause: str) -> None:
+    def interpreter_failed(self, interpreter: str, cause: str) -> None:
         self._queue.put(("interpreter failed", cause))
 
     def host_failed(self, error: BaseException) -> None:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _DELETION_PAUSES_S: Final = 0.2, 60.0
 _ATTEMPTS_BEFORE_WARNING: Final = 8
-"""Attempts to delete what an ended job leaves, over eight minutes."""
+"""Attempts, over half a minute, after which people are told."""
 _NAMES_MAX: Final = 10
 
 
