@@ -31,12 +31,24 @@ _outputs: Final[dict[str, dict[int, list[Counted]]]] = {}
 
 
 class PacedSource(Source):
-    """Subtask i of n emits i, i+n, i+2n … below `count`, ten rows every `interval_ms` of processing time."""
+    """Subtask i of n emits i, i+n, i+2n … below `count`, ten rows every `interval_ms` of processing time.
 
-    def __init__(self, count: int, interval_ms: int, fail_at: int | None = None) -> None:
+    `fail_at`: the number at which it fails once; `is_checkpoint_awaited`: not before a checkpoint is complete, and so
+    not before all tasks run.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        interval_ms: int,
+        fail_at: int | None = None,
+        *,
+        is_checkpoint_awaited: bool = False,
+    ) -> None:
         self.count = count
         self.interval_ms = interval_ms
         self.fail_at = fail_at
+        self.is_checkpoint_awaited = is_checkpoint_awaited
 
     @property
     def boundedness(self) -> Boundedness:
@@ -54,6 +66,7 @@ class _PacedReader(SourceReader):
         self._context = context
         self._splits = deque([(context.subtask_index, context.parallelism)])
         self._due_ms = context.clock.now_ms()
+        self._is_checkpoint_awaited = source.is_checkpoint_awaited
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
         while self._splits and self._splits[0][0] >= self._source.count:
@@ -62,10 +75,13 @@ class _PacedReader(SourceReader):
             return InputStatus.END_OF_INPUT
         if self._context.clock.now_ms() < self._due_ms:
             return InputStatus.NOTHING_AVAILABLE
-        first, step = self._splits.popleft()
+        first, step = self._splits[0]
         rows = list(range(first, min(first + BATCH_ROWS * step, self._source.count), step))
         if self._source.fail_at in rows and self._context.attempt_number == 0:
+            if self._is_checkpoint_awaited:
+                return InputStatus.NOTHING_AVAILABLE
             raise ValueError(f"{self._source.fail_at} was to fail")
+        self._splits.popleft()
         self._splits.append((first + len(rows) * step, step))
         output.emit(RecordBatch.of_rows(self._context.types.output, rows))
         self._due_ms += self._source.interval_ms
@@ -79,6 +95,10 @@ class _PacedReader(SourceReader):
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
         return [msgspec.msgpack.encode(split) for split in self._splits]
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._is_checkpoint_awaited = False
+        self._context.wake()
 
     def restore_splits(self, splits: Sequence[bytes]) -> None:
         self._splits = deque(
@@ -126,17 +146,21 @@ def counting_job(
     parallelism: int,
     settings: dict[str, str],
     fail_at: int | None = None,
+    is_checkpoint_awaited: bool = False,
     numbers_path: str | None = None,
     is_sliced: bool = False,
 ) -> JobGraph:
     """Return the job: for each number its key and how many of that key there were up to it.
 
-    `numbers_path`: a file of the numbers, one per line, in place of the paced source; it is cut into many splits.
+    `fail_at`, `is_checkpoint_awaited`: see PacedSource. `numbers_path`: a file of the numbers, one per
+    line, in place of the paced source; it is cut into many splits.
     `is_sliced`: no subtask exchanges rows with another slice, so that each slice restarts alone.
     """
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(parallelism)
-    source: Source = PacedSource(count, interval_ms, fail_at)
+    source: Source = PacedSource(
+        count, interval_ms, fail_at, is_checkpoint_awaited=is_checkpoint_awaited
+    )
     if numbers_path is not None:
         lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), numbers_path)
         source = lines.with_split_size(_SPLIT_SIZE).build()

@@ -84,6 +84,8 @@ def failing_job(name: str) -> JobGraph:
         parallelism=2,
         settings=settings,
         fail_at=COUNT // 2,
+        # Only a start that has come to its end is a span.
+        is_checkpoint_awaited=True,
     )
 
 
