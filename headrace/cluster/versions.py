@@ -32,7 +32,7 @@ def _cloudpickle_version() -> str:
 def find_mismatch(
     driver: Mapping[str, str], worker: Mapping[str, str], worker_name: str, interpreter: str = ""
 ) -> VersionMismatchError | None:
-    """The first difference, as the error that a waiting job shall end with, or None. As VersionMismatchError."""
+    """Return the first difference, as the error that a waiting job shall end with; None where there is none."""
     for name, wanted in driver.items():
         found = worker.get(name, "nothing")
         if found != wanted:

@@ -63,7 +63,7 @@ _CONNECTORS_SCAN: Final = re.compile(r"\bScan (?!ExistingRDD|OneRowRelation)|\bB
 
 @dataclass(frozen=True)
 class AggregatePlan:
-    """What Spark computes of a DataFrame: the partial results of its rows.
+    """Partial results that Spark computes from the rows of a DataFrame.
 
     `conditions`: those that a row is kept by, each with the DataFrame's column behind each name in it. `time`:
     name of the column that gives the event time, and the DataFrame's column behind it; or None. `columns`: its column
