@@ -2,12 +2,14 @@
 
 The session is a daemon on Spark, as `headrace cluster start` makes it: with four TaskManagers that jobs share, or,
 `--exclusive` and its default, with a TaskManager for each job alone, which is started when the job comes; `--spare`
-says how many are kept ahead of the jobs. Each client is a process of its own: it submits a job over REST, asks until
-all its tasks run, and submits the next one while those before go on. Then all jobs are cancelled, and rounds of as many
-follow until `--ended` jobs have ended: figures are what the driver's process keeps per ended job, from a round that has
-warmed it up to the last one, and how many threads, sockets and files it has more than before. Of sockets that is one
-for each TaskManager that is there throughout: to the process that watches its interpreter lock, from its first answer
-to a heartbeat on.
+says how many are kept ahead of the jobs. Each client is a process of its own: it submits a job over REST, looks every
+0.2 s whether all its tasks run, and then submits the next one while those before go on. A job has waited from its
+submission until its JobMaster saw the last task running, by the clock of this host. Then all jobs are cancelled, and
+rounds of as many follow until `--ended` jobs have ended: figures are what the driver's process keeps per ended job, from
+a round that has warmed it up to the last one, what its JVM's heap holds after a collection, how many threads, sockets
+and open files it has more than before, and how many files lie on disk below its folder, logs and temporary files among
+them. Of sockets that is one for each TaskManager that is there throughout: to the process that watches its interpreter
+lock, from its first answer to a heartbeat on.
 
     python -m benchmarks.session_jobs [--jobs 200] [--clients 8] [--ended 1000] [--exclusive] [--spare 0] [--dry]
 """
@@ -15,6 +17,7 @@ to a heartbeat on.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,7 +36,8 @@ from headrace.functions.sink import DiscardingSink
 
 TASK_MANAGERS: Final = 4
 TIMEOUT_S: Final = 300.0
-LOOK_S: Final = 0.05
+LOOK_S: Final = 0.2
+"""Interval at which clients look: eight of them that look more often take a core from the session."""
 SETTLE_S: Final = 3.0
 
 
@@ -58,15 +62,16 @@ def submit(env: StreamExecutionEnvironment, name: str) -> JobClient:
     return env.execute_async(name)
 
 
-def await_running(client: JobClient) -> None:
-    """Return once every task of the job runs."""
+def running_since_ms(client: JobClient) -> int:
+    """Return once every task of the job runs: when the last one of them was running, in milliseconds of wall time."""
     while True:
         details = client.get_job_details().result(TIMEOUT_S)
         if details.status.is_terminal_state():
             raise RuntimeError(f"job '{details.name}' is {details.status.name}: {details.failure}")
-        states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
-        if states and all(state is ExecutionState.RUNNING for state in states):
-            return
+        subtasks = [subtask for vertex in details.vertices for subtask in vertex.subtasks]
+        if subtasks and all(subtask.state is ExecutionState.RUNNING for subtask in subtasks):
+            name = ExecutionState.RUNNING.name
+            return max(subtask.timestamps_ms[name] for subtask in subtasks)
         time.sleep(LOOK_S)
 
 
@@ -78,9 +83,8 @@ def be_client(arguments: list[str]) -> None:
     sys.stdin.readline()
     waits: list[float] = []
     for index in range(int(count)):
-        began = time.perf_counter()
-        await_running(submit(env, f"job {number}-{index}"))
-        waits.append(time.perf_counter() - began)
+        began = time.time()
+        waits.append(running_since_ms(submit(env, f"job {number}-{index}")) / 1000 - began)
     print(json.dumps(waits))
 
 
@@ -111,13 +115,23 @@ def waits_of_clients(address: str, client_count: int, job_count: int) -> list[fl
     return found
 
 
-def resident_bytes_of_jvm(process: int) -> int:
-    """Return the memory of the Java process that `process` has started."""
+def jvm_of(process: int) -> int:
+    """Return the Java process that `process` has started."""
     children = Path(f"/proc/{process}/task").glob("*/children")
     for child in (pid for listed in children for pid in listed.read_text().split()):
         if (Path("/proc") / child / "comm").read_text() == "java\n":
-            return int(status_of(int(child))["VmRSS"].split()[0]) * 1024
+            return int(child)
     raise RuntimeError(f"process {process} has no JVM")
+
+
+def heap_bytes_of(jvm: int) -> int:
+    """Return what a JVM's heap holds after a collection; needs `jcmd` of its JDK."""
+    command = [str(Path(f"/proc/{jvm}/exe").resolve().with_name("jcmd")), str(jvm)]
+    subprocess.run([*command, "GC.run"], check=True, stdout=subprocess.DEVNULL)
+    told = subprocess.run([*command, "GC.heap_info"], check=True, stdout=subprocess.PIPE, text=True)
+    found = re.search(r"used (\d+)K", told.stdout)
+    assert found is not None, told.stdout
+    return int(found[1]) * 1024
 
 
 def status_of(process: int) -> dict[str, str]:
@@ -127,7 +141,8 @@ def status_of(process: int) -> dict[str, str]:
 
 
 def kept_by(process: int) -> dict[str, int]:
-    """Return memory, threads and open files of a process, and the memory of its JVM."""
+    """Return memory, threads and open files of a process, the memory of its JVM, and how many files lie on disk."""
+    jvm = jvm_of(process)
     fields = status_of(process)
     links = [
         os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir() if link.is_symlink()
@@ -135,8 +150,10 @@ def kept_by(process: int) -> dict[str, int]:
     kinds = Counter("sockets" if link.startswith("socket:") else "files" for link in links)
     return {
         "resident_bytes": int(fields["VmRSS"].split()[0]) * 1024,
-        "jvm_resident_bytes": resident_bytes_of_jvm(process),
+        "jvm_resident_bytes": int(status_of(jvm)["VmRSS"].split()[0]) * 1024,
+        "jvm_heap_bytes": heap_bytes_of(jvm),
         "threads": int(fields["Threads"]),
+        "files_on_disk": sum(len(names) for *_, names in os.walk(os.environ["HEADRACE_HOME"])),
         **kinds,
     }
 
@@ -176,12 +193,13 @@ def measure(
 ) -> dict[str, Any]:
     """Return the figures of one session, once it has `slot_count` slots."""
     with tempfile.TemporaryDirectory() as home:
-        os.environ["HEADRACE_HOME"] = home
+        # Also what Spark and we put into temporary folders lies there, so that it is counted.
+        os.environ["HEADRACE_HOME"] = os.environ["TMPDIR"] = home
         settings = {
             **settings,
             "spark.ui.enabled": "false",
             # So that a client sees soon what it waits for.
-            "web.refresh-interval": "50 ms",
+            "web.refresh-interval": "100 ms",
         }
         command = [str(Path(sys.executable).with_name("headrace")), "cluster"]
         given = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
@@ -230,6 +248,10 @@ def rounds(
         "driver_resident_bytes": after["resident_bytes"],
         "jvm_resident_bytes": after["jvm_resident_bytes"],
         "jvm_grown_bytes": after["jvm_resident_bytes"] - before["jvm_resident_bytes"],
+        "jvm_heap_bytes": after["jvm_heap_bytes"],
+        "jvm_heap_grown_bytes": after["jvm_heap_bytes"] - before["jvm_heap_bytes"],
+        "files_on_disk_before": before["files_on_disk"],
+        "files_on_disk_left": after["files_on_disk"] - before["files_on_disk"],
         **{f"{kind}_left": after[kind] - before[kind] for kind in ("threads", "sockets", "files")},
         **{f"{kind}_at_peak": peak[kind] for kind in ("threads", "sockets", "files")},
     }

@@ -32,6 +32,7 @@ from headrace.core.process.process_log import ProcessLog
 from headrace.core.redaction import DiscreetFormatter
 from headrace.core.threads import start_thread
 
+_CRASH_REPORTS_VARIABLE: Final = "PYTHON_FAULTHANDLER_DIR"
 LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """Environment variable in which Spark names the scratch directories of an executor, separated by commas."""
 
@@ -81,12 +82,14 @@ def routable_address(driver_host: str) -> str:
 def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]:
     """Make a directory of this process alone, below the executor's scratch directory, and remove it at the end.
 
-    Directories of processes that were killed on this executor are swept first: nobody else can. FileNotFoundError
+    What processes that were killed on this executor have left is swept first: nobody else can. FileNotFoundError
     where Spark's directory is gone, and the executor with it.
     """
     listed = environ.get(LOCAL_DIRECTORIES_VARIABLE, "").split(",")[0]
     root = Path(listed or tempfile.gettempdir())
     sweep(root)
+    if reports := environ.get(_CRASH_REPORTS_VARIABLE):
+        sweep_crash_reports(Path(reports))
     # Where Spark says nothing others may write, and make a folder of a name that can be foretold.
     own = Path(tempfile.mkdtemp(prefix=f"headrace-tm-{os.getpid()}-", dir=root))
     try:
@@ -105,6 +108,19 @@ def sweep(root: Path) -> None:
             if entry.lstat().st_uid != os.geteuid():
                 continue
             shutil.rmtree(entry, ignore_errors=True)
+
+
+def sweep_crash_reports(directory: Path) -> None:
+    """Remove the empty reports of processes that have ended.
+
+    Spark has each Python worker open one, named after its process, and removes it only where the worker returns. One
+    with stacks in it is of a crash, and Spark's to read.
+    """
+    for entry in directory.iterdir():
+        if entry.name.isdecimal() and not _is_running(int(entry.name)):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.lstat().st_size == 0:
+                    entry.unlink()
 
 
 def socket_directory(scratch: Path) -> Path | None:

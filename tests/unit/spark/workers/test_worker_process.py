@@ -44,6 +44,22 @@ def test_what_a_killed_worker_left_is_swept_by_the_next_one(tmp_path: Path) -> N
     ]
 
 
+def test_empty_crash_reports_of_workers_that_have_ended_are_swept(tmp_path: Path) -> None:
+    ended, crashed = (subprocess.Popen([sys.executable, "-c", ""]) for _ in range(2))
+    for process in (ended, crashed):
+        process.wait()
+    reports, scratch = tmp_path / "reports", tmp_path / "scratch"
+    reports.mkdir()
+    scratch.mkdir()
+    for name in (ended.pid, os.getpid(), "another"):
+        (reports / str(name)).touch()
+    (reports / str(crashed.pid)).write_text("Fatal Python error")
+    environ = {"SPARK_LOCAL_DIRS": str(scratch), "PYTHON_FAULTHANDLER_DIR": str(reports)}
+    with scratch_directory(environ):
+        left = {path.name for path in reports.iterdir()}
+    assert left == {str(crashed.pid), str(os.getpid()), "another"}
+
+
 def test_a_short_scratch_path_holds_the_sockets_itself() -> None:
     assert socket_directory(Path("/short")) == Path("/short")
 
