@@ -6,9 +6,9 @@ says how many are kept ahead of the jobs. Each client is a process of its own: i
 0.2 s whether all its tasks run, and then submits the next one while those before go on. A job has waited from its
 submission until its JobMaster saw the last task running, by the clock of this host. Then all jobs are cancelled, and
 rounds of as many follow until `--ended` jobs have ended: figures are what the driver's process keeps per ended job,
-from a round that has warmed it up to the last one, what its JVM's heap holds after a collection, how many threads, sockets
-and open files it has more than before, and how many files lie on disk below its folder, logs and temporary files among
-them. Of sockets that is one for each TaskManager that is there throughout: to the process that watches its interpreter
+from a round that has warmed it up to the last one, what its JVM's heap holds after a collection, how many threads,
+sockets and open files it has more than before, and how many files lie on disk below its folder, logs and temporary
+files among them. Of sockets that is one for each TaskManager that is there throughout: to the process that watches its interpreter
 lock, from its first answer to a heartbeat on.
 
     python -m benchmarks.session_jobs [--jobs 200] [--clients 8] [--ended 1000] [--exclusive] [--spare 0] [--dry]
