@@ -8,8 +8,8 @@ submission until its JobMaster saw the last task running, by the clock of this h
 rounds of as many follow until `--ended` jobs have ended: figures are what the driver's process keeps per ended job,
 from a round that has warmed it up to the last one, what its JVM's heap holds after a collection, how many threads,
 sockets and open files it has more than before, and how many files lie on disk below its folder, logs and temporary
-files among them. Of sockets that is one for each TaskManager that is there throughout: to the process that watches its interpreter
-lock, from its first answer to a heartbeat on.
+files among them. Of sockets that is one for each TaskManager that is there throughout: to the process that watches its
+interpreter lock, from its first answer to a heartbeat on.
 
     python -m benchmarks.session_jobs [--jobs 200] [--clients 8] [--ended 1000] [--exclusive] [--spare 0] [--dry]
 """
