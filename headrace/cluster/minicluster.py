@@ -16,7 +16,7 @@ from headrace.cluster.cluster import Cluster
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import DRIVER_NAME
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.resource_manager.driver import START_WITH_INTERPRETER, WorkerListener
+from headrace.cluster.resource_manager.driver import WorkerListener, remedy_where_alike
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS, TaskManagerConfiguration
@@ -188,10 +188,8 @@ class _InProcessDriver:
         return self._max_worker_count
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
-        alike = "all TaskManagers of this cluster are alike"
-        if profile.python_executable != usual.python_executable:
-            return f"{alike}: {START_WITH_INTERPRETER}"
-        return f"{alike}: make each of them larger"
+        remedy = remedy_where_alike(profile, usual)
+        return f"all TaskManagers of this cluster are alike: {remedy}"
 
     def describe_shortage(self) -> str:
         return f"this cluster was made for {self._max_worker_count}, and jobs need more than that"

@@ -69,6 +69,10 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
             and all(self.amount_of(name) >= amount for name, amount in required.external_resources)
         )
 
+    def lacks_amounts_of(self, required: "ResourceProfile") -> bool:
+        """Return whether a slot of this profile has too little for `required`, whatever the interpreters are."""
+        return not self.with_interpreter(required.python_executable).matches(required)
+
     def plus(self, other: "ResourceProfile") -> "ResourceProfile":
         """Return both together."""
         return self._combined(other, 1)

@@ -53,7 +53,7 @@ class HeldDeletions:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: list[Deletion] = []
-        self._not_seen: set[str] = set()
+        self._not_seen: dict[str, str] = {}
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -64,6 +64,11 @@ class HeldDeletions:
     def not_seen(self) -> tuple[str, ...]:
         """Return the folders of the checkpoints that wait because the storage does not tell whether one reads them."""
         return tuple(uri for uri in self._folders if uri in self._not_seen)
+
+    @property
+    def cause(self) -> str:
+        """Return why the storage does not tell; empty where it does."""
+        return next(iter(self._not_seen.values()), "")
 
     @property
     def _folders(self) -> tuple[str, ...]:
@@ -96,7 +101,8 @@ class HeldDeletions:
             )
             if not freed.is_empty:
                 admitted.append(freed)
-        self._not_seen &= set(self._folders)
+        folders = set(self._folders)
+        self._not_seen = {uri: why for uri, why in self._not_seen.items() if uri in folders}
         return admitted
 
     def _is_read(self, deletion: Deletion) -> bool:
@@ -104,7 +110,7 @@ class HeldDeletions:
         if not folder:
             return False
         is_known = folder in self._folders
-        self._not_seen.discard(folder)
+        self._not_seen.pop(folder, None)
         try:
             if self._is_leased(folder):
                 return True
@@ -112,7 +118,7 @@ class HeldDeletions:
             remove_file(child_uri(folder, METADATA_NAME))
             return self._is_leased(folder)
         except Exception as error:  # others go on, and this one is looked at again
-            self._not_seen.add(folder)
+            self._not_seen[folder] = str(error)
             _LOG.log(
                 logging.DEBUG if is_known else logging.WARNING,
                 "cannot tell whether somebody reads %s, so it is deleted later: %s", folder, error,
@@ -156,6 +162,7 @@ class CheckpointCleaner:
         # As of the last look: `_held` itself may be waiting for the storage.
         self._held_folders: tuple[str, ...] = ()
         self._not_seen: tuple[str, ...] = ()
+        self._not_seen_cause = ""
         self._failed: deque[Deletion] = deque(maxlen=FAILED_MAX)
 
     @property
@@ -175,6 +182,16 @@ class CheckpointCleaner:
         """Return what could not be deleted so far: folders of checkpoints, and files."""
         with self._condition:
             return (*self._not_seen, *(uri for one in self._failed for uri in one.uris))
+
+    @property
+    def cause(self) -> str:
+        """Return why one of `failed_uris` could not be deleted; empty where there are none."""
+        with self._condition:
+            return next((one.cause for one in self._failed), self._not_seen_cause)
+
+    def detach(self) -> None:
+        """Tell nobody any more how many deletions are not done: who counted them has ended."""
+        self._on_changed = lambda count: None
 
     @property
     def waiting_count(self) -> int:
@@ -221,6 +238,7 @@ class CheckpointCleaner:
                 with self._condition:
                     self._held_folders = self._held.folders
                     self._not_seen = self._held.not_seen
+                    self._not_seen_cause = self._held.cause
             left: list[Deletion] = []
             try:
                 left = [perform_deletion(one, self._fence) for one in admitted]
@@ -237,30 +255,34 @@ class CheckpointCleaner:
 def perform_deletion(deletion: Deletion, fence: Callable[[], None] = lambda: None) -> Deletion:
     """Delete files and folder; log what fails, and return it. `fence` is called before each step, and may raise."""
     level = logging.DEBUG if deletion.is_repeated else logging.WARNING
-    folder = deletion.folder_uri
+    folder, cause = deletion.folder_uri, ""
     # The metadata goes first: a folder without it is no checkpoint, however much of it is left.
     if folder:
         fence()
         _attempt(lambda: remove_file(child_uri(deletion.folder_uri, METADATA_NAME)), level)
         reach(Failpoint.DELETING)
         fence()
-        if _attempt(lambda: remove_folder(deletion.folder_uri), level):
+        cause = _attempt(lambda: remove_folder(deletion.folder_uri), level)
+        if not cause:
             folder = ""
     left: list[str] = []
     for uri in deletion.file_uris:
         fence()
-        if not _attempt(lambda uri=uri: remove_file(uri), level):
+        refusal = _attempt(lambda uri=uri: remove_file(uri), level)
+        if refusal:
             left.append(uri)
-    return dataclasses.replace(deletion, folder_uri=folder, file_uris=tuple(left))
+            cause = cause or refusal
+    return dataclasses.replace(deletion, folder_uri=folder, file_uris=tuple(left), cause=cause)
 
 
-def _attempt(action: Callable[[], None], level: int) -> bool:
+def _attempt(action: Callable[[], None], level: int) -> str:
+    """Do it; return why it failed, or nothing."""
     try:
         action()
     except Exception as error:  # of a file system that somebody installed, any may come
         _LOG.log(level, "a file was not deleted: %s", error)
-        return False
-    return True
+        return str(error) or type(error).__name__
+    return ""
 
 
 def orphans_in(

@@ -72,7 +72,7 @@ class Deletion:
     """Files to delete with one checkpoint: its folder (empty: none), then files that no other one refers to.
 
     `shared_uris`: all files outside of its folder that it refers to, also those that others refer to. `is_repeated`: it
-    has failed before, and the log says so.
+    has failed before, and the log says so. `cause`: why it has failed.
     """
 
     checkpoint_id: int
@@ -80,6 +80,7 @@ class Deletion:
     file_uris: tuple[str, ...] = ()
     shared_uris: frozenset[str] = field(default=frozenset(), compare=False)
     is_repeated: bool = False
+    cause: str = field(default="", compare=False)
 
     @property
     def uris(self) -> tuple[str, ...]:

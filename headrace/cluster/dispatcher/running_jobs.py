@@ -18,6 +18,7 @@ from typing import Any, Final
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.client_heartbeats import ClientHeartbeats
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, JobArchive
+from headrace.cluster.dispatcher.job_clean_ups import JobCleanUps
 from headrace.cluster.dispatcher.job_leader import BatchJobMasters, JobLeader
 from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
 from headrace.cluster.dispatcher.sparse_job_archive import (
@@ -28,7 +29,8 @@ from headrace.cluster.dispatcher.sparse_job_archive import (
 from headrace.cluster.dispatcher.stored_jobs import EndedUnderEarlierLeader, StoredJobs
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
-from headrace.cluster.job_master.checkpointing.store.checkpoint_io import delete_until_done
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import DeletionLeft
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
 from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.clock import Cancellable
@@ -109,7 +111,8 @@ class RunningJobs:
         self._clients: Final = ClientHeartbeats(rpc_service, self._client_gone)
         self._jobs: Final[dict[JobId, RunningJob]] = {}
         self._submitting: Final[dict[JobId, Submission]] = {}
-        # Ends of JobMasters whose jobs are left to the next leader, and jobs that are being forgotten.
+        self._clean_ups: Final = JobCleanUps(rpc_service, has_successors=stored_jobs is not None)
+        # Ends of JobMasters whose jobs are left to the next leader, and what else is done for jobs that are over.
         self._left: Final[list[asyncio.Future[None]]] = []
         self._forgetting: Final[dict[asyncio.Task[None], None]] = {}
         self._expiry: Cancellable | None = None
@@ -173,8 +176,8 @@ class RunningJobs:
         for ended in recovered.ended:
             self._archive_ended(ended)
         for unclean in recovered.unclean:
-            job_id = unclean.graph.job_id
-            self._forget(self._stored.clean_up_unclean(unclean), f"clean up job {job_id}")
+            attempt = functools.partial(self._stored.clean_up_unclean, unclean.stored)
+            self._clean_ups.add(unclean.stored.graph.job_id, attempt, unclean.left)
         for stored in recovered.jobs:
             graph = stored.graph
             _LOG.warning("job '%s' (%s) goes on under this leader", graph.name, graph.job_id)
@@ -253,6 +256,7 @@ class RunningJobs:
             await job.job_master.close()
         for work in (*self._submissions_under_way(), *self._forgetting):
             work.cancel()
+        self._clean_ups.close()
         if self._expiry is not None:
             self._expiry.cancel()
 
@@ -376,13 +380,16 @@ class RunningJobs:
         if not job.ended.done():
             job.ended.set_result(archived.job.result)
         job.job_master.close_async()
-        self._forget(self._clean_up(job_id, job.job_master), f"clean up job {job_id}")
+        self._clean_up(job_id, job.job_master.deletion_left)
 
-    async def _clean_up(self, job_id: JobId, job_master: JobLeader) -> None:
-        if self._stored is None:
-            await delete_until_done(job_id, job_master.delete_left, has_successors=False)
-        else:
-            await self._stored.clean_up(job_id, job_master.delete_left)
+    def _clean_up(self, job_id: JobId, deletion: DeletionLeft | None) -> None:
+        left = CheckpointsLeft() if deletion is None else deletion.left
+        again = None if deletion is None else deletion.again
+        if self._stored is not None:
+            attempt = functools.partial(self._stored.clean_up, job_id, again)
+            self._clean_ups.add(job_id, attempt, left)
+        elif again is not None:
+            self._clean_ups.add(job_id, again, left)
 
     def _tell_ended(self, job: EndedJob) -> None:
         if self._on_job_ended is None:
@@ -455,7 +462,8 @@ class RunningJobs:
 
     async def _await_ends(self) -> None:
         await self._wait_a_while([*(job.ended for job in self._jobs.values()), *self._left])
-        await self._wait_a_while([*self._submissions_under_way(), *self._forgetting])
+        under_way = [*self._submissions_under_way(), *self._forgetting]
+        await self._wait_a_while([*under_way, self._clean_ups.finish()])
 
     async def _wait_a_while(self, ends: Sequence[asyncio.Future[Any]]) -> None:
         if not ends:

@@ -23,8 +23,10 @@ from headrace.cluster.high_availability.leader_election_service import (
     Leadership,
     LeadershipLostError,
 )
-from headrace.cluster.job_master.checkpointing.store.checkpoint_io import delete_until_done
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import (
+    CheckpointsLeft,
+    CheckpointStore,
+)
 from headrace.core.clock import Clock, doubling_pauses
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -52,6 +54,14 @@ class EndedUnderEarlierLeader:
 
 
 @dataclass(frozen=True)
+class UncleanJob:
+    """A job that has ended, and what the storage has not deleted of it. Its graph is left with name and settings."""
+
+    stored: StoredJobGraph
+    left: CheckpointsLeft
+
+
+@dataclass(frozen=True)
 class RecoveredJobs:
     """Jobs that go on under the leader of an epoch, the oldest first, and those that only have to be told of.
 
@@ -62,7 +72,7 @@ class RecoveredJobs:
 
     jobs: list[StoredJobGraph]
     ended: list[EndedUnderEarlierLeader]
-    unclean: list[StoredJobGraph]
+    unclean: list[UncleanJob]
 
 
 class StoredJobs:
@@ -168,32 +178,35 @@ class StoredJobs:
         reach(Failpoint.RESULT_STORED)
 
     async def clean_up(
-        self, job_id: JobId, delete: Callable[[], Awaitable[tuple[str, ...]]]
-    ) -> None:
-        """Delete what a job that has ended leaves, and forget it; the next leader does what this one cannot.
+        self, job_id: JobId, delete: Callable[[], Awaitable[CheckpointsLeft]] | None
+    ) -> CheckpointsLeft:
+        """Try once to delete what a job that has ended leaves, and to forget it; return what is left.
 
-        `delete` tries once, and returns what is left. It is called until nothing is, for as long as this process leads.
+        `delete` does the former, where there is something. LeadershipLostError: the next leader does what is left.
         """
-        await delete_until_done(job_id, delete, has_successors=True)
+        left = CheckpointsLeft() if delete is None else await delete()
+        if left.not_deleted:
+            return left
         entry = self._ended[job_id]
         try:
-            await self._try_on(
+            await self._run(
                 "forget a job", lambda: self._graphs.remove(job_id, self._leadership.epoch)
             )
-            await self._try_on("mark a job clean", lambda: self._results.mark_clean(entry))
-        except LeadershipLostError:
-            _LOG.info("job %s, which has ended, is forgotten by the next leader", job_id)
+            await self._run("mark a job clean", lambda: self._results.mark_clean(entry))
+        except CheckpointStorageError as error:
+            return CheckpointsLeft(not_deleted=(error.uri,), cause=str(error))
+        return left
 
-    async def clean_up_unclean(self, stored: StoredJobGraph) -> None:
-        """Go on to clean up after a job of an earlier leader."""
+    async def clean_up_unclean(self, stored: StoredJobGraph) -> CheckpointsLeft:
+        """Try once to clean up after a job of an earlier leader; as `clean_up`."""
         graph, entry = stored.graph, self._ended[stored.graph.job_id]
 
-        async def delete() -> tuple[str, ...]:
+        async def delete() -> CheckpointsLeft:
             return await self._run(
                 "delete checkpoints", lambda: self._delete_checkpoints(graph, entry)
             )
 
-        await self.clean_up(graph.job_id, delete)
+        return await self.clean_up(graph.job_id, delete)
 
     def _without_graph(self, result: JobResult) -> EndedUnderEarlierLeader:
         """Return a job whose graph is gone, and whose result somebody may still ask for."""
@@ -215,17 +228,20 @@ class StoredJobs:
 
     def _clean_up_ended(
         self, results: JobResults, ended: list[StoredJobGraph], running: set[JobId]
-    ) -> list[StoredJobGraph]:
+    ) -> list[UncleanJob]:
         """Delete what earlier leaders had not yet deleted of jobs that have ended; return those where that failed."""
-        unclean: list[StoredJobGraph] = []
+        unclean: list[UncleanJob] = []
         for one in ended:
             job_id = one.graph.job_id
             entry = results.dirty.get(job_id)
-            if entry is not None and self._delete_checkpoints(one.graph, entry):
-                unclean.append(one)
+            checkpoints = None if entry is None else self._delete_checkpoints(one.graph, entry)
+            if checkpoints is not None and checkpoints.not_deleted:
+                bare = JobGraph(job_id, one.graph.name, (), (), one.graph.settings)
+                stored = StoredJobGraph(bare, one.submitted_ms, one.epoch)
+                unclean.append(UncleanJob(stored, checkpoints))
                 continue
             self._graphs.remove(job_id, self._leadership.epoch)
-        left = {one.graph.job_id for one in unclean}
+        left = {one.stored.graph.job_id for one in unclean}
         for job_id, entry in results.dirty.items():
             if job_id not in left:
                 self._results.mark_clean(entry)
@@ -233,24 +249,24 @@ class StoredJobs:
             self._results.forget(job_id)
         return unclean
 
-    def _delete_checkpoints(self, graph: JobGraph, entry: JobResultEntry) -> tuple[str, ...]:
+    def _delete_checkpoints(self, graph: JobGraph, entry: JobResultEntry) -> CheckpointsLeft:
         """Try to delete the checkpoints of a job that has ended; return what is left because of the storage."""
         settings = self._settings.with_values(graph.settings)
         fence = self._leadership.validate
         store = CheckpointStore(settings, graph.job_id, self._clock, self._random, fence=fence)
         try:
             store.recover()
-            return store.close(entry.result.status, keeps_latest=entry.keeps_latest).not_deleted
+            return store.close(entry.result.status, keeps_latest=entry.keeps_latest)
         except LeadershipLostError:
             raise
         except CheckpointStorageError as error:
-            return (error.uri,)
+            return CheckpointsLeft(not_deleted=(error.uri,), cause=str(error))
         except HeadraceError as error:
             _LOG.warning(
                 "files of job '%s' (%s), which has ended, were not all deleted: %s",
                 graph.name, graph.job_id, error,
             )  # fmt: skip
-            return ()
+            return CheckpointsLeft()
 
     async def _run(self, what: str, body: Callable[[], T]) -> T:
         """Run a call of the storage, unless another process may lead by now. LeadershipLostError."""

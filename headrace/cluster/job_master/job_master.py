@@ -20,6 +20,7 @@ from headrace.cluster.high_availability.leader_election_service import Leadershi
 from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import DeletionLeft
 from headrace.cluster.job_master.connections.cached_results import DataSetLookup
 from headrace.cluster.job_master.connections.decommissioning import Decommissioning
 from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
@@ -584,9 +585,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         collected = self._coordination.coordinators.collect_coordinators()
         self._on_ended(self._information.archive(collected))
 
-    async def delete_left(self) -> tuple[str, ...]:
-        """Try again to delete what the storage did not delete at the job's end; return what is left, by URI."""
-        return await self._checkpointing.lineage.delete_left()
+    @property
+    def deletion_left(self) -> DeletionLeft | None:
+        """Return what the storage has not deleted at the job's end, or None where nothing is left."""
+        return self._checkpointing.lineage.deletion_left
 
     async def _tell_terminal(self, is_committed: bool) -> None:
         if self._on_terminal is not None:

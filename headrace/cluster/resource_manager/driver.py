@@ -4,17 +4,22 @@ Source: Flink ResourceManagerDriver, ResourceEventHandler.onPreviousAttemptWorke
 """
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 
-START_WITH_INTERPRETER: Final = (
-    "start the cluster with python.executable, or leave it out of the job"
-)
-"""What people can do where all TaskManagers run by the interpreter of the cluster."""
+
+def remedy_where_alike(profile: ResourceProfile, usual: ResourceProfile) -> str:
+    """Say what people can do where all TaskManagers are as `usual`, and none serves `profile`."""
+    remedies: list[str] = []
+    if profile.python_executable != usual.python_executable:
+        remedies.append("start the cluster with python.executable, or leave it out of the job")
+    if usual.lacks_amounts_of(profile):
+        remedies.append("make each of them larger")
+    return "; and ".join(remedies)
 
 
 class WorkerListener(Protocol):
@@ -85,11 +90,15 @@ class ResourceManagerDriver(Protocol):
 class PreviousWorkers:
     """Workers that an earlier ResourceManager has requested and that have not ended.
 
-    `placeless` ones wait for a place on the host.
+    `placeless` ones wait for a place on the host. `sized`: those that were asked for because of their size or their
+    interpreter, with both.
     """
 
     placeless: tuple[ResourceId, ...]
     started: tuple[ResourceId, ...]
+    sized: Mapping[ResourceId, ResourceProfile] = field(
+        default_factory=dict[ResourceId, ResourceProfile]
+    )
 
 
 class WorkerHost:
@@ -107,6 +116,7 @@ class WorkerHost:
         self._lock: Final = threading.Lock()
         self._listener: WorkerListener | None = None
         self._is_started: dict[ResourceId, bool] = {}
+        self._sized: dict[ResourceId, ResourceProfile] = {}
         self._decommissioned: dict[ResourceId, str] = {}
         self._failure: BaseException | None = None
         self._is_closed = False
@@ -130,6 +140,7 @@ class WorkerHost:
             is_first, self._listener = self._listener is None, listener
             started = tuple(each for each, is_there in self._is_started.items() if is_there)
             placeless = tuple(each for each, is_there in self._is_started.items() if not is_there)
+            sized = dict(self._sized)
             failure, decommissioned = self._failure, dict(self._decommissioned)
         if is_first:
             self._driver.initialize(self)
@@ -137,18 +148,22 @@ class WorkerHost:
             listener.host_failed(failure)
         for worker_id, cause in decommissioned.items():
             listener.worker_decommissioned(worker_id, cause)
-        return PreviousWorkers(placeless, started)
+        return PreviousWorkers(placeless, started, sized)
 
     def new_worker_id(self) -> ResourceId:
         """Make a name that no worker of this cluster has had."""
         self._name_count += 1
         return ResourceId(self._worker_name(self._name_count))
 
-    def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        """Ask for a TaskManager."""
+    def request_worker(
+        self, worker_id: ResourceId, own: ResourceProfile | None, usual: ResourceProfile
+    ) -> None:
+        """Ask for a TaskManager of its `own` size and interpreter, or for one of the usual ones."""
         with self._lock:
             self._is_started[worker_id] = False
-        self._driver.request_worker(worker_id, profile)
+            if own is not None:
+                self._sized[worker_id] = own
+        self._driver.request_worker(worker_id, own or usual)
 
     def release_worker(self, worker_id: ResourceId) -> None:
         """Stop a worker for good: no later ResourceManager gets it."""
@@ -173,6 +188,7 @@ class WorkerHost:
 
     def _forget(self, worker_id: ResourceId) -> None:
         self._is_started.pop(worker_id, None)
+        self._sized.pop(worker_id, None)
         self._decommissioned.pop(worker_id, None)
 
     def worker_started(self, worker_id: ResourceId) -> None:

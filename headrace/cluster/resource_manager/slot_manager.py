@@ -258,8 +258,10 @@ class SlotManager:
             return
         self._refused.add((entry.job_id, entry.profile))
         what = "TaskManager" if self.matching.are_cut else "slot"
+        # Where it lacks nothing but the interpreter, asking for less would not help.
+        less = ", or have it ask for less" if served.lacks_amounts_of(entry.profile) else ""
         job_master.gateway.notify_impossible_profile(
-            entry.profile, f"a {what} has {served.shown_for(entry.profile)}; {refusal}"
+            entry.profile, f"a {what} has {served.shown_for(entry.profile)}; {refusal}{less}"
         )
 
     def _missing_count(self, missing: Sequence[MissingSlots], total: ResourceProfile) -> int:

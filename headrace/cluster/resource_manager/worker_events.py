@@ -3,7 +3,8 @@
 Times are monotonic milliseconds.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.resource_profile import ResourceProfile
@@ -13,10 +14,13 @@ from headrace.core.resource_profile import ResourceProfile
 
 @dataclass(frozen=True)
 class WorkersRecovered:
-    """The host has these workers of an earlier ResourceManager, who come back now."""
+    """The host has these workers of an earlier ResourceManager, who come back now. `sized`: see PreviousWorkers."""
 
     placeless: tuple[ResourceId, ...]
     started: tuple[ResourceId, ...]
+    sized: Mapping[ResourceId, ResourceProfile] = field(
+        default_factory=dict[ResourceId, ResourceProfile]
+    )
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,8 @@ class WorkerPool:
         """Take one event and return what is to be done, in order."""
         actions: list[PoolAction] = []
         match event:
-            case WorkersRecovered(placeless, started):
-                self._recover(placeless, started, monotonic_ms)
+            case WorkersRecovered():
+                self._recover(event, monotonic_ms)
             case RecoveryEnded():
                 self._is_recovering = False
             case SlotsMissing(slot_count, idle, spent, sized, awaited):
@@ -263,14 +263,16 @@ class WorkerPool:
                 due.append(worker.idle_since_ms + self._idle_timeout_ms(worker))
         return min(due, default=None)
 
-    def _recover(
-        self, placeless: Iterable[ResourceId], started: Iterable[ResourceId], monotonic_ms: float
-    ) -> None:
+    def _recover(self, previous: WorkersRecovered, monotonic_ms: float) -> None:
         self._is_recovering = True
-        for worker_id in placeless:
-            self._workers[worker_id] = _Worker(WorkerState.REQUESTED, monotonic_ms)
-        for worker_id in started:
-            self._workers[worker_id] = _Worker(WorkerState.STARTED, monotonic_ms, is_previous=True)
+        for worker_id in previous.placeless:
+            profile = previous.sized.get(worker_id)
+            self._workers[worker_id] = _Worker(WorkerState.REQUESTED, monotonic_ms, profile=profile)
+        for worker_id in previous.started:
+            profile = previous.sized.get(worker_id)
+            self._workers[worker_id] = _Worker(
+                WorkerState.STARTED, monotonic_ms, profile=profile, is_previous=True
+            )
 
     def _registration_timeout_ms(self, worker: _Worker) -> float:
         timeout_ms = self.limits.registration_timeout_ms

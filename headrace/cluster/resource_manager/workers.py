@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Final
 
-from headrace.cluster.resource_manager.driver import START_WITH_INTERPRETER, WorkerHost
+from headrace.cluster.resource_manager.driver import WorkerHost, remedy_where_alike
 from headrace.cluster.resource_manager.options import (
     DECOMMISSION_GRACE,
     FIXED_POOL_SIZE,
@@ -94,7 +94,7 @@ class Workers:
         previous = self._host.open(self)
         self._previous = frozenset(previous.started)
         self._awaited = set(previous.started)
-        self.handle(WorkersRecovered(previous.placeless, previous.started))
+        self.handle(WorkersRecovered(previous.placeless, previous.started, previous.sized))
         if self._awaited:
             timeout_ms = self._endpoint.settings.duration_ms(PREVIOUS_WORKER_RECOVERY_TIMEOUT)
             self._endpoint.schedule_run_async(timeout_ms, self._end_recovery)
@@ -163,7 +163,7 @@ class Workers:
         for action in self._pool.handle(event, monotonic_ms):
             match action:
                 case RequestWorker(worker_id, profile):
-                    self._host.request_worker(worker_id, profile or self._usual_profile)
+                    self._host.request_worker(worker_id, profile, self._usual_profile)
                 case ReleaseWorker(worker_id, cause):
                     self._endpoint.spawn(self._release(worker_id, cause), f"release {worker_id}")
                 case AskWhetherReleasable(worker_id):
@@ -196,11 +196,8 @@ class Workers:
     def refusal_of_size(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         """Say why there can be no worker with these resources for slots; empty where there can."""
         if self._pool.limits.fixed_count is not None:
-            if profile.python_executable != usual.python_executable:
-                return (
-                    f"{FIXED_POOL_SIZE.key} keeps all TaskManagers alike: {START_WITH_INTERPRETER}"
-                )
-            return f"{FIXED_POOL_SIZE.key} keeps all TaskManagers alike: unset it, or make each of them larger"
+            alike = f"{FIXED_POOL_SIZE.key} keeps all TaskManagers alike"
+            return f"{alike}: unset it, or {remedy_where_alike(profile, usual)}"
         return self._host.refusal_of(profile, usual)
 
     def slot_capacity(self) -> int | None:

@@ -247,13 +247,13 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
 
     # The Dispatcher, on the same thread
 
+    @property
+    def deletion_left(self) -> None:
+        """Return nothing: a job in BATCH mode has no checkpoints to delete."""
+
     def cancel_by_dispatcher(self) -> None:
         """Give the job up, as the cluster ends."""
         self.run_async(self._cancel)
-
-    async def delete_left(self) -> tuple[str, ...]:
-        """Return nothing: a job in BATCH mode has no checkpoints to delete."""
-        return ()
 
     def fail_for_good(self, error: BaseException) -> None:
         """Fail the job: it cannot run on this cluster any more."""

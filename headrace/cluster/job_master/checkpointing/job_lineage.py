@@ -4,6 +4,7 @@ Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restore
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -20,8 +21,8 @@ from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol impo
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
     CheckpointIdCounter,
     CheckpointIo,
+    DeletionLeft,
 )
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
@@ -50,8 +51,8 @@ class JobLineage:
         self._protocol: Final = protocol
         self._statistics: Final = statistics
         self._is_refused = False
-        # What closes the store, where that has to be tried again.
-        self._close_again: Callable[[], CheckpointsLeft] | None = None
+        self.deletion_left: DeletionLeft | None = None
+        """What the storage has not deleted at the job's end; None where nothing is left."""
 
     async def recover(self) -> CompletedCheckpoint | None:
         """Take over the job's lineage, commit its open output, and return what the job starts from. CheckpointError."""
@@ -102,10 +103,10 @@ class JobLineage:
             await before_deletion(is_committed)
         was_cancelled = status is JobStatus.CANCELED
         kept_as = JobStatus.SUSPENDED if is_given_up and was_cancelled else status
-        self._close_again = lambda: self._io.store.close(kept_as, keeps_latest=not is_committed)
-        left = await self._io.call("close", self._close_again)
-        if not left.not_deleted:
-            self._close_again = None
+        close = functools.partial(self._io.store.close, kept_as, keeps_latest=not is_committed)
+        left = await self._io.call("close", close)
+        if left.not_deleted:
+            self.deletion_left = self._io.left_to_delete(left, close)
         self._statistics.retained(self._io.store.retained_ids)
         if self._is_refused:
             # The error says from where and how it may go on.
@@ -131,12 +132,6 @@ class JobLineage:
                 self._job_id,
                 RETENTION.key,
             )
-
-    async def delete_left(self) -> tuple[str, ...]:
-        """Try again to delete what the storage did not delete at the job's end; return what is left, by URI."""
-        if self._close_again is None:
-            return ()
-        return (await self._io.call("delete what is left", self._close_again)).not_deleted
 
     def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
         if restored is not None:

@@ -76,9 +76,8 @@ class SlotRequests:
         groups = [n for n in self._graph.slot_resources if self._graph.profile_of(n) == profile]
         names = ", ".join(f"'{name}'" for name in groups)
         who = f"slot sharing group {names}" if groups else "the job"
-        less = "" if profile.is_unspecified else ", or have it ask for less"
         self.cannot_come(
-            f"{who} asks for {profile} for each slot, which no TaskManager has: {explanation}{less}"
+            f"{who} asks for {profile} for each slot, which no TaskManager has: {explanation}"
         )
 
     def cannot_come(self, explanation: str) -> None:

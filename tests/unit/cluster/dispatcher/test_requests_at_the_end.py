@@ -48,10 +48,6 @@ async def _forever(*_: object) -> None:
     await asyncio.Future[None]()
 
 
-async def _nothing_left() -> tuple[str, ...]:
-    return ()
-
-
 class World:
     """A Dispatcher whose only job is led by a scripted JobMaster that answers no request."""
 
@@ -117,7 +113,7 @@ class World:
             rpc_service, "jm", JobGateway, job_master_id, **answers
         )
         self.job_master.status = JobStatus.RUNNING
-        self.job_master.delete_left = _nothing_left
+        self.job_master.deletion_left = None
         self.on_ended = on_ended
         return self.job_master
 

@@ -65,16 +65,12 @@ class SuccessiveLeaders:
         """Take a job that has a checkpoint, store its end, and die before anything of it is deleted."""
         return asyncio.run(self._die_before_clean_up())
 
-    def clean_up(
-        self,
-        meanwhile: Callable[[], None] = lambda: None,
-        ends: Callable[[], bool] = lambda: False,
-    ) -> int:
-        """Clean up as the next leader, until all is done or it `ends`; return how many jobs it tries again.
+    def clean_up(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[int, list[str]]:
+        """Clean up as the next leader, once more where something was left; return of how many jobs, and what is left.
 
         `meanwhile`: before it tries again.
         """
-        return asyncio.run(self._clean_up(meanwhile, ends))
+        return asyncio.run(self._clean_up(meanwhile))
 
     async def _die_before_clean_up(self) -> JobId:
         services, jobs, _ = await self._next_leader()
@@ -90,17 +86,15 @@ class SuccessiveLeaders:
         finally:
             services.close()
 
-    async def _clean_up(self, meanwhile: Callable[[], None], ends: Callable[[], bool]) -> int:
+    async def _clean_up(self, meanwhile: Callable[[], None]) -> tuple[int, list[str]]:
         services, jobs, recovered = await self._next_leader()
         try:
             meanwhile()
+            left: list[str] = []
             for one in recovered.unclean:
-                work = asyncio.ensure_future(jobs.clean_up_unclean(one))
-                while not (work.done() or ends()):
-                    await asyncio.wait([work], timeout=0.001)
-                work.cancel()
-                await asyncio.wait([work])
-            return len(recovered.unclean)
+                assert one.left.not_deleted and one.left.cause
+                left += (await jobs.clean_up_unclean(one.stored)).not_deleted
+            return len(recovered.unclean), left
         finally:
             services.close()
 
@@ -130,7 +124,7 @@ class SuccessiveLeaders:
         await jobs.job_terminal(JobResult(job_id, "job", JobStatus.FINISHED, 5, {}), False)
         self.running.remove(job_id)
         if number % 4 == 0:
-            await jobs.clean_up(job_id, _nothing_is_left)
+            assert not (await jobs.clean_up(job_id, None)).not_deleted
         if number % 4 == 1:
             services.job_graph_store.remove(job_id, services.election.epoch)
 
@@ -155,7 +149,3 @@ class SuccessiveLeaders:
 
     def _names(self, folder: str) -> list[str]:
         return [file.relative_path for file in files_below(child_uri(self._uri, folder))]
-
-
-async def _nothing_is_left() -> tuple[str, ...]:
-    return ()

@@ -16,6 +16,7 @@ from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
     MemoryUsage,
     SlotReport,
+    SlotStatus,
 )
 from headrace.gateways.resource_manager import (
     JobMasterRegistered,
@@ -85,9 +86,6 @@ class World:
     def __init__(
         self, settings: dict[str, str] | None = None, log_folder: Path | None = None
     ) -> None:
-        async def run_at_once(name: str, body: Any) -> Any:
-            return body()
-
         clock = ManualClock()
         self.loop = VirtualLoop(clock)
         self.network = LoopbackNetwork(
@@ -96,18 +94,9 @@ class World:
         self.driver = NotingDriver()
         self.host = WorkerHost(self.driver, worker_names("test"))
         self.failures: list[BaseException] = []
-        self.manager = ResourceManager(
-            self.network.create_service("master"),
-            RM_ID,
-            self.host,
-            resource_id=ResourceId("rm"),
-            versions=VERSIONS,
-            on_host_failed=self.failures.append,
-            run_blocking=run_at_once,
-            log_folder=log_folder,
-        )
-        self.manager.start()
-        self.loop.run_for(1)
+        self._log_folder = log_folder
+        self._master = self.network.create_service("master")
+        self.manager = self._start_manager()
         self.worker = self.network.create_service("worker")
         self.task_manager = start_scripted(
             self.worker,
@@ -120,6 +109,30 @@ class World:
         )
         self.job = self.network.create_service("job")
         self.job_master = start_scripted(self.job, "jobmanager", JobMasterGateway, JM_ID)
+        self.gateway = self.worker.gateway(self.manager.address, ResourceManagerGateway, RM_ID)
+
+    def _start_manager(self) -> ResourceManager:
+        async def run_at_once(name: str, body: Any) -> Any:
+            return body()
+
+        manager = ResourceManager(
+            self._master,
+            RM_ID,
+            self.host,
+            resource_id=ResourceId("rm"),
+            versions=VERSIONS,
+            on_host_failed=self.failures.append,
+            run_blocking=run_at_once,
+            log_folder=self._log_folder,
+        )
+        manager.start()
+        self.loop.run_for(1)
+        return manager
+
+    def follow(self) -> None:
+        """Let another ResourceManager follow on this one, whose workers it takes over."""
+        self.ask(self.manager.close())
+        self.manager = self._start_manager()
         self.gateway = self.worker.gateway(self.manager.address, ResourceManagerGateway, RM_ID)
 
     def ask(self, coroutine: Any) -> Any:
@@ -143,11 +156,14 @@ class World:
         return self.ask(self.gateway.register_task_executor(registration))
 
     def register_with_slots(
-        self, name: ResourceId = WORKER, host: str = "worker"
+        self,
+        name: ResourceId = WORKER,
+        host: str = "worker",
+        slots: tuple[SlotStatus, ...] = (),
     ) -> TaskExecutorRegistered:
         answer = self.register(name=name, host=host)
         assert isinstance(answer, TaskExecutorRegistered)
-        report = SlotReport(empty_slots(name, 1))
+        report = SlotReport(slots or empty_slots(name, 1))
         self.ask(self.gateway.send_slot_report(name, answer.instance_id, report))
         self.run_for(10)
         return answer

@@ -30,6 +30,9 @@ from tests.unit.cluster.resource_manager.resource_manager_world import VERSIONS,
 OTHER = ANY_PROFILE.with_interpreter("/opt/other/python")
 OTHER_SLOT = SLOT_PROFILE.with_interpreter("/opt/other/python")
 
+ONE_CORE, MANY_CORES = ResourceProfile(1.0), ResourceProfile(8.0)
+INTERPRETER_REMEDY = "start the cluster with python.executable, or leave it out of the job"
+
 
 def need(job: JobId, profile: ResourceProfile, count: int = 1) -> RequirementsDeclared:
     return RequirementsDeclared(job, (ResourceRequirement(profile, count),))
@@ -106,6 +109,58 @@ def test_a_worker_is_asked_for_with_the_interpreter_of_each_missing_slot() -> No
     world.close()
 
 
+def test_the_next_resource_manager_knows_by_which_interpreter_a_worker_runs_that_is_not_back() -> (
+    None
+):
+    world = World()
+    world.declare(1, profile=OTHER)
+    [worker_id] = world.driver.requested
+    world.driver.listener.worker_started(worker_id)
+    world.register_with_slots(worker_id, slots=slots_of_other(worker_id))
+    world.follow()
+    world.declare(1, profile=OTHER)
+    assert world.driver.requested == [worker_id], "it is waited for"
+    world.declare(1)
+    assert world.driver.profiles[1:] == [ANY_PROFILE], "a usual job is not to wait for it"
+    world.close()
+
+
+def test_a_worker_that_comes_back_serves_the_job_of_its_interpreter_alone() -> None:
+    # Any job may have it, as far as its interpreter is what the job names.
+    world = World({"headrace.resourcemanager.exclusive-task-managers": "false"})
+    world.declare(1, profile=OTHER)
+    [worker_id] = world.driver.requested
+    world.driver.listener.worker_started(worker_id)
+    world.register_with_slots(worker_id, slots=slots_of_other(worker_id))
+    world.follow()
+    world.task_manager.script.calls.clear()
+    world.register_with_slots(worker_id, slots=slots_of_other(worker_id))
+    world.declare(1)
+    assert world.task_manager.script.called("request_slot") == []
+    assert world.driver.profiles[1:] == [ANY_PROFILE]
+    world.declare(1, profile=OTHER)
+    [(request,)] = world.task_manager.script.called("request_slot")
+    assert request.slot_id.resource_id == worker_id
+    world.close()
+
+
+def test_a_taken_over_worker_of_another_interpreter_that_cannot_run_is_no_news_for_usual_jobs() -> (
+    None
+):
+    world = World()
+    world.declare(1, profile=OTHER)
+    [worker_id] = world.driver.requested
+    world.driver.listener.worker_started(worker_id)
+    world.follow()
+    mismatch = {**VERSIONS, "pyarrow": "25.0"}
+    world.loop.run_for(60_000)
+    world.declare(1)
+    world.register(name=worker_id, versions=mismatch)
+    world.run_for(10)
+    assert world.job_master.script.called("notify_not_enough_resources") == []
+    world.close()
+
+
 def test_a_host_that_has_no_other_interpreter_fails_the_job_with_its_reason() -> None:
     world = World()
     world.driver.refusal = "all TaskManagers are alike"
@@ -125,6 +180,29 @@ def test_a_fixed_pool_says_how_a_job_gets_its_interpreter() -> None:
     [(_, explanation), *_] = world.job_master.script.called("notify_impossible_profile")
     assert "start the cluster with python.executable, or leave it out of the job" in explanation
     assert "larger" not in explanation
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "remedy"),
+    [
+        (ONE_CORE.with_interpreter("/opt/other/python"), INTERPRETER_REMEDY),
+        (
+            MANY_CORES.with_interpreter("/opt/other/python"),
+            f"{INTERPRETER_REMEDY}; and make each of them larger, or have it ask for less",
+        ),
+        (MANY_CORES, "make each of them larger, or have it ask for less"),
+    ],
+    ids=["interpreter", "interpreter and cores", "cores"],
+)
+def test_a_fixed_pool_says_to_ask_for_less_only_where_that_helps(
+    wanted: ResourceProfile, remedy: str
+) -> None:
+    world = World({"headrace.taskmanager.fixed-pool.size": "1"})
+    world.declare(1, profile=wanted)
+    [(_, explanation)] = world.job_master.script.called("notify_impossible_profile")
+    alike = "headrace.taskmanager.fixed-pool.size keeps all TaskManagers alike: unset it, or "
+    assert explanation.partition("; ")[2] == f"{alike}{remedy}"
     world.close()
 
 

@@ -6,6 +6,8 @@ from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from tests.unit.cluster.resource_manager.resource_manager_world import WORKER, NotingDriver, World
 
+OWN = ResourceProfile(python_executable="/opt/other/python")
+
 
 class NotingListener:
     """Notes what it hears."""
@@ -36,7 +38,8 @@ def opened() -> tuple[WorkerHost, NotingDriver, list[ResourceId]]:
     assert host.open(NotingListener()) == PreviousWorkers((), ())
     workers = [host.new_worker_id() for _ in range(4)]
     for worker_id in workers:
-        host.request_worker(worker_id, ResourceProfile())
+        own = OWN if worker_id == workers[0] else None
+        host.request_worker(worker_id, own, ResourceProfile())
     return host, driver, workers
 
 
@@ -47,7 +50,7 @@ def test_workers_that_live_are_handed_over_and_names_are_never_used_twice() -> N
     host.release_worker(released)
     driver.listener.worker_terminated(ended, "gone")
     following = NotingListener()
-    assert host.open(following) == PreviousWorkers((waiting,), (running,))
+    assert host.open(following) == PreviousWorkers((waiting,), (running,), {waiting: OWN})
     assert host.new_worker_id() not in (waiting, running, released, ended)
     driver.listener.worker_terminated(running, "gone")
     assert following.heard == [("terminated", running)]

@@ -328,6 +328,17 @@ def test_workers_of_an_earlier_resource_manager_are_not_asked_for_again() -> Non
     assert pool.handle(missing(0, W1), 30) == []
 
 
+def test_a_worker_of_an_earlier_resource_manager_keeps_its_interpreter() -> None:
+    other = ResourceProfile(python_executable="/opt/other/python")
+    pool = new_pool()
+    pool.handle(WorkersRecovered((), (W1,), {W1: other}), 0)
+    pool.handle(RecoveryEnded(), 5_000)
+    assert pool.profile_of(W1) == other
+    pool.new_worker_id = lambda: W3
+    wanted = SlotsMissing(1, (), (), (other,))
+    assert pool.handle(wanted, 5_000) == [RequestWorker(W3)], "W1 will serve the other one alone"
+
+
 def test_one_that_was_started_stays_awaited_although_no_job_has_asked_yet() -> None:
     pool = new_pool(replace(ON_DEMAND, previous_timeout_ms=50_000))
     pool.handle(WorkersRecovered((), (W1,)), 0)

@@ -9,24 +9,30 @@ Both run on the JobMaster's main thread. Source: Flink CheckpointIDCounter, Chec
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headrace.checkpoint.handles import StateFile, TaskStateSnapshot
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import (
+    CheckpointsLeft,
+    CheckpointStore,
+)
 from headrace.cluster.leadership import always_leads
 from headrace.core.barriers import CheckpointOptions
-from headrace.core.clock import doubling_pauses
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import JobId
 from headrace.core.threads import BlockingRunner
 
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
-_DELETION_PAUSES_S: Final = 0.2, 60.0
-_ATTEMPTS_BEFORE_WARNING: Final = 8
-"""Attempts, over half a minute, after which people are told."""
-_NAMES_MAX: Final = 10
+
+
+@dataclass(frozen=True)
+class DeletionLeft:
+    """What is `left` of an ended job because of the storage. `again` tries once more, and returns what is left then."""
+
+    left: CheckpointsLeft
+    again: Callable[[], Awaitable[CheckpointsLeft]]
 
 
 class CheckpointIo:
@@ -69,6 +75,22 @@ class CheckpointIo:
         async with self._turn:
             return await self._run_blocking(f"checkpoint: {what}", lambda: self._fenced(call))
 
+    def left_to_delete(
+        self, left: CheckpointsLeft, close: Callable[[], CheckpointsLeft]
+    ) -> DeletionLeft:
+        """Return what tries again after the job's end: it holds the store, and nothing of the JobMaster."""
+        run_blocking, fence = self._run_blocking, self._fence
+        self.store.detach()
+
+        def fenced() -> CheckpointsLeft:
+            fence()
+            return close()
+
+        async def again() -> CheckpointsLeft:
+            return await run_blocking("checkpoint: delete what is left", fenced)
+
+        return DeletionLeft(left, again)
+
     def _fenced(self, call: Callable[[], T]) -> T:
         self._fence()
         return call()
@@ -101,48 +123,6 @@ class CheckpointIo:
         finally:
             self._cleaning_count -= 1
         self._on_cleaned()
-
-
-async def delete_until_done(
-    job_id: JobId, delete: Callable[[], Awaitable[tuple[str, ...]]], *, has_successors: bool
-) -> None:
-    """Delete what an ended job leaves, again and again with growing pauses, until it is gone.
-
-    `delete` tries once, and returns what is left. That it takes long is told once; so is what is left, by name, where
-    this ends before. `has_successors`: the next leader goes on.
-    """
-    left: tuple[str, ...] = ()
-    pauses_s = doubling_pauses(*_DELETION_PAUSES_S)
-    attempt_count = 0
-    try:
-        while left := await delete():
-            attempt_count += 1
-            if attempt_count == _ATTEMPTS_BEFORE_WARNING:
-                _LOG.warning(
-                    "job %s has ended, and the storage does not delete what nobody needs any more: %s. Deletion is "
-                    "tried again for as long as this process leads, at last every %g s",
-                    job_id,
-                    _named(left),
-                    _DELETION_PAUSES_S[1],
-                )
-            await asyncio.sleep(next(pauses_s))
-    finally:
-        if left:
-            _LOG.error(
-                "job %s has ended, and the storage did not delete what nobody needs any more: %s. %s",
-                job_id,
-                _named(left),
-                "The next leader tries again; or delete it by hand when the storage lets you"
-                if has_successors
-                else "Nobody tries again: delete it by hand when the storage lets you",
-            )
-    if attempt_count >= _ATTEMPTS_BEFORE_WARNING:
-        _LOG.warning("what job %s has left is deleted, at attempt %d", job_id, attempt_count + 1)
-
-
-def _named(left: tuple[str, ...]) -> str:
-    more = f" and {len(left) - _NAMES_MAX} more" if len(left) > _NAMES_MAX else ""
-    return ", ".join(left[:_NAMES_MAX]) + more
 
 
 class CheckpointIdCounter:

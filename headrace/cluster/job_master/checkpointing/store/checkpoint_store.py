@@ -90,12 +90,13 @@ _CLOSE_TIMEOUT_S: Final = 60.0
 class CheckpointsLeft:
     """Checkpoints that remain at a job's end. `kept_uri` is the newest one that stays, empty if none does.
 
-    `not_deleted`: folders and files that should not remain, and that the storage did not delete.
+    `not_deleted`: folders and files that should not remain, and that the storage did not delete. `cause`: why not.
     """
 
     kept_uri: str = ""
     has_deleted: bool = False
     not_deleted: tuple[str, ...] = ()
+    cause: str = ""
 
 
 class CheckpointStore:
@@ -271,7 +272,8 @@ class CheckpointStore:
             return CheckpointsLeft()
         except CheckpointError as error:
             _LOG.info("checkpoints of job %s are not deleted yet: %s", self._job_id, error)
-            return CheckpointsLeft(not_deleted=(self._storage.checkpoint_folder,))
+            folder = self._storage.checkpoint_folder
+            return CheckpointsLeft(not_deleted=(folder,), cause=str(error))
         with self._lock:
             deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
             kept = self._completed.latest
@@ -286,38 +288,52 @@ class CheckpointStore:
         has_none = status is JobStatus.FAILED and not self._has_published
         is_over = is_empty and (has_none or not is_kept(status, self._retention))
         held = self._cleaner.held_folders
-        left = list(self._cleaner.failed_uris)
+        left, causes = list(self._cleaner.failed_uris), [self._cleaner.cause]
         if status.is_globally_terminal_state():
-            left += self._leave_held(held, is_over=is_over)
+            for deletion in self._leave_held(held, is_over=is_over):
+                left += deletion.uris
+                causes.append(deletion.cause)
         if is_over and self._owns_folder and not held:
             folder = Deletion(0, self._storage.checkpoint_folder, is_repeated=bool(left))
             # A folder cannot be deleted while others delete in it, and must not be while somebody may read there.
             is_free = is_done and not self._cleaner.not_seen_folders
-            left[:0] = perform_deletion(folder, self._fence).uris if is_free else folder.uris
+            folder = perform_deletion(folder, self._fence) if is_free else folder
+            left[:0] = folder.uris
+            causes.append(folder.cause)
         elif not is_done:
             left.append(self._storage.checkpoint_folder)
         ends = is_over and self._owns_folder and not self._has_savepoint
         # While anything is left the record is still needed, by whoever tries again.
-        left += self._leave_lineage(ends=ends and not left)
+        cause = self._leave_lineage(ends=ends and not left)
+        if cause:
+            left.append(self._taken_over().folder_uri)
+            causes.append(cause)
         has_deleted = any(deletion.folder_uri for deletion in deletions)
-        not_deleted = tuple(left) if status.is_globally_terminal_state() else ()
-        return CheckpointsLeft("" if kept is None else kept.uri, has_deleted, not_deleted)
+        kept_uri = "" if kept is None else kept.uri
+        if not (left and status.is_globally_terminal_state()):
+            return CheckpointsLeft(kept_uri, has_deleted)
+        cause = next(filter(None, causes), "it has not answered yet")
+        return CheckpointsLeft(kept_uri, has_deleted, tuple(left), cause)
 
-    def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> list[str]:
+    def detach(self) -> None:
+        """Tell nobody any more how many deletions are not done: the job's JobMaster has ended."""
+        self._cleaner.detach()
+
+    def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> list[Deletion]:
         """Leave the files of checkpoints that somebody reads; nobody deletes them later. Return what should be gone."""
-        left: list[str] = []
+        left: list[Deletion] = []
         for folder in folders:
             if is_over:
                 # No job starts from a checkpoint of a job that is over.
                 deletion = Deletion(0, "", (child_uri(folder, METADATA_NAME),))
-                left += perform_deletion(deletion, self._fence).uris
+                left.append(perform_deletion(deletion, self._fence))
             if folder not in self._told_held:
                 _LOG.warning("not deleted, because somebody reads it: %s; delete it later", folder)
             self._told_held.add(folder)
         return left
 
-    def _leave_lineage(self, *, ends: bool) -> list[str]:
-        """End the record of the lineage, or leave it; return its folder where it should be gone, and is not."""
+    def _leave_lineage(self, *, ends: bool) -> str:
+        """End the record of the lineage, or leave it; return why it is not gone where it should be."""
         try:
             if ends:
                 self._is_ending = True
@@ -326,9 +342,9 @@ class CheckpointStore:
                 self._taken_over().leave()
         except CheckpointError as error:
             if ends:
-                return [self._taken_over().folder_uri]
+                return str(error)
             _LOG.warning("the record of the job's lineage was not updated at its end: %s", error)
-        return []
+        return ""
 
     @property
     def _is_fork(self) -> bool:

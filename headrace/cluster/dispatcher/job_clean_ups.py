@@ -1,0 +1,271 @@
+"""JobCleanUps: deletes what ended jobs left, again while the storage refuses, with neither task nor JobMaster per job.
+
+    add ──► attempt, of a few jobs at a time ──► clean
+              ▲         │ the storage refuses
+              └──pause──┴──no attempt is left, too many jobs wait, the cluster ends──► given up, and told by name
+
+A job whose attempts pause is an entry in memory, one timer wakes the next. Pauses and attempts are those of
+`cleanup-strategy`. Runs on the loop of the RpcService, which is the Dispatcher's main thread.
+Source: Flink CleanupOptions, CleanupRetryStrategyFactory, DefaultResourceCleaner.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
+from headrace.cluster.job_master.failover.restart_strategies import (
+    ExponentialDelayRestart,
+    FixedDelayRestart,
+    NoRestart,
+    RestartStrategy,
+)
+from headrace.core.clock import Cancellable
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.ids import JobId
+from headrace.core.randomness import SeededRandom
+from headrace.rpc.service import RpcService
+
+_LOG: Final = logging.getLogger(__name__)
+
+CLEANUP_STRATEGY: Final = ConfigOption(
+    "cleanup-strategy.type",
+    str,
+    "exponential-delay",
+    "What follows where the storage does not delete what an ended job left: none, fixed-delay or exponential-delay. "
+    "Whatever is left after the last attempt is told by name, for the next leader or for somebody who deletes it.",
+    deprecated_keys=("cleanup-strategy",),
+    choices=("none", "fixed-delay", "exponential-delay"),
+    synonyms=("off", "disable", "fixeddelay", "exponentialdelay"),
+)
+CLEANUP_FIXED_ATTEMPTS: Final = ConfigOption(
+    "cleanup-strategy.fixed-delay.attempts",
+    int,
+    2**31 - 1,
+    "Number of further attempts to delete what an ended job left.",
+)
+CLEANUP_FIXED_DELAY: Final = ConfigOption(
+    "cleanup-strategy.fixed-delay.delay",
+    timedelta,
+    timedelta(minutes=1),
+    "Pause before a further attempt.",
+    least=timedelta(milliseconds=1),
+)
+CLEANUP_EXPONENTIAL_ATTEMPTS: Final = ConfigOption(
+    "cleanup-strategy.exponential-delay.attempts",
+    int,
+    2**31 - 1,
+    "Number of further attempts to delete what an ended job left.",
+)
+CLEANUP_EXPONENTIAL_INITIAL: Final = ConfigOption(
+    "cleanup-strategy.exponential-delay.initial-backoff",
+    timedelta,
+    timedelta(seconds=1),
+    "Pause before the first further attempt; each later one is twice as long.",
+    least=timedelta(milliseconds=1),
+)
+CLEANUP_EXPONENTIAL_MAX: Final = ConfigOption(
+    "cleanup-strategy.exponential-delay.max-backoff",
+    timedelta,
+    timedelta(hours=1),
+    "Longest pause before a further attempt.",
+    least=timedelta(milliseconds=1),
+)
+
+ATTEMPTS_AT_ONCE_MAX: Final = 8
+"""Jobs of which something is being deleted at the same time: each takes a task and a thread."""
+UNCLEAN_MAX: Final = 1_000
+"""Ended jobs that are remembered because something of them is left; of more, the first of them is given up."""
+TELL_AFTER_MS: Final = 30_000.0
+"""Time for which the storage may refuse before people are told."""
+_NAMES_MAX: Final = 10
+_NOTHING: Final = CheckpointsLeft()
+
+
+@dataclass(eq=False)
+class _CleanUp:
+    job_id: JobId
+    attempt: Callable[[], Awaitable[CheckpointsLeft]]
+    strategy: RestartStrategy
+    since_ms: float
+    due_ms: float
+    left: CheckpointsLeft = _NOTHING
+    task: asyncio.Task[CheckpointsLeft] | None = None
+
+
+class JobCleanUps:
+    """One per term of a leader. `has_successors`: a later leader does what this one cannot."""
+
+    def __init__(self, rpc_service: RpcService, *, has_successors: bool) -> None:
+        self._rpc_service: Final = rpc_service
+        self._has_successors: Final = has_successors
+        self._new_strategy: Final = cleanup_strategies(rpc_service.settings, rpc_service.random)
+        # In the order of the ends of the jobs.
+        self._unclean: Final[dict[JobId, _CleanUp]] = {}
+        self._timer: Cancellable | None = None
+        self._is_told = False
+        self._finished: asyncio.Future[None] | None = None
+
+    @property
+    def unclean_count(self) -> int:
+        """Return the number of ended jobs of which something is left, as far as is known."""
+        return len(self._unclean)
+
+    def add(
+        self,
+        job_id: JobId,
+        attempt: Callable[[], Awaitable[CheckpointsLeft]],
+        left: CheckpointsLeft = _NOTHING,
+    ) -> None:
+        """Clean up after a job. `attempt` tries once, and returns what is left, as one before has `left` something."""
+        now_ms = self._now_ms
+        clean_up = _CleanUp(job_id, attempt, self._new_strategy(), now_ms, now_ms, left)
+        self._unclean[job_id] = clean_up
+        if left.not_deleted and self._finished is None:
+            self._refused(clean_up, left)
+        waiting = [one for one in self._unclean.values() if one.task is None]
+        if len(self._unclean) > UNCLEAN_MAX and waiting:
+            self._give_up(waiting[0], f"more than {UNCLEAN_MAX} ended jobs wait for the storage")
+        self._go_on()
+
+    def finish(self) -> asyncio.Future[None]:
+        """Begin a last attempt for every job, also those that are added later; return when nothing more is tried."""
+        if self._finished is None:
+            self._finished = self._rpc_service.loop.create_future()
+            for clean_up in self._unclean.values():
+                clean_up.due_ms = min(clean_up.due_ms, self._now_ms)
+            self._go_on()
+        return self._finished
+
+    def close(self) -> None:
+        """Try nothing any more, and tell what is left."""
+        self._stop_timer()
+        for clean_up in tuple(self._unclean.values()):
+            if clean_up.task is not None:
+                clean_up.task.cancel()
+            if clean_up.left.not_deleted:
+                self._give_up(clean_up, "the cluster ends")
+        self._unclean.clear()
+
+    def _go_on(self) -> None:
+        """Begin what is due, and come back when the next attempt is."""
+        self._stop_timer()
+        waiting = [one for one in self._unclean.values() if one.task is None]
+        waiting.sort(key=lambda one: one.due_ms)
+        room = ATTEMPTS_AT_ONCE_MAX - (len(self._unclean) - len(waiting))
+        for clean_up in waiting[: max(0, room)]:
+            pause_ms = clean_up.due_ms - self._now_ms
+            if pause_ms > 0:
+                # Never a share of a nanosecond, which a clock may not show.
+                self._timer = self._rpc_service.schedule(max(1.0, pause_ms), self._go_on)
+                break
+            clean_up.task = self._rpc_service.spawn(
+                _run(clean_up.attempt), f"clean up job {clean_up.job_id}"
+            )
+            clean_up.task.add_done_callback(functools.partial(self._attempted, clean_up))
+        if self._finished is not None and not self._unclean and not self._finished.done():
+            self._finished.set_result(None)
+
+    def _attempted(self, clean_up: _CleanUp, attempt: asyncio.Task[CheckpointsLeft]) -> None:
+        clean_up.task = None
+        if attempt.cancelled() or self._unclean.get(clean_up.job_id) is not clean_up:
+            return
+        error = attempt.exception()
+        if error is None and attempt.result().not_deleted:
+            self._refused(clean_up, attempt.result())
+        else:
+            del self._unclean[clean_up.job_id]
+        if isinstance(error, LeadershipLostError):
+            _LOG.info("job %s, which has ended, is left to the next leader", clean_up.job_id)
+        elif error is not None:
+            self._rpc_service.fatal_error(error)
+        if self._is_told and not self._unclean:
+            self._is_told = False
+            _LOG.warning(
+                "nothing is left any more of jobs that have ended: the storage obeys again"
+            )
+        self._go_on()
+
+    def _refused(self, clean_up: _CleanUp, left: CheckpointsLeft) -> None:
+        clean_up.left = left
+        if self._finished is not None:
+            self._give_up(clean_up, "the cluster ends")
+            return
+        pause_ms = clean_up.strategy.failure(self._now_ms)
+        if pause_ms is None:
+            self._give_up(clean_up, f"{CLEANUP_STRATEGY.key} allows no further attempt")
+            return
+        clean_up.due_ms = self._now_ms + pause_ms
+        if not self._is_told and self._now_ms - clean_up.since_ms >= TELL_AFTER_MS:
+            self._is_told = True
+            _LOG.warning(
+                "the storage does not delete what %d job(s) have left that have ended, job %s for one: %s. It says: "
+                "%s. It is tried again, as %s says, next in %g s, and nothing more is said until it is done or given "
+                "up: let this process delete there, or delete it by hand",
+                len(self._unclean),
+                clean_up.job_id,
+                _named(left),
+                left.cause,
+                CLEANUP_STRATEGY.key,
+                pause_ms / 1000,
+            )
+
+    def _give_up(self, clean_up: _CleanUp, why: str) -> None:
+        del self._unclean[clean_up.job_id]
+        _LOG.error(
+            "job %s has ended, and the storage did not delete what nobody needs any more: %s. It said: %s. %s: %s",
+            clean_up.job_id,
+            _named(clean_up.left),
+            clean_up.left.cause,
+            f"{why[0].upper()}{why[1:]}",
+            "the next leader tries again; or delete it by hand when the storage lets you"
+            if self._has_successors
+            else "nobody tries again, so delete it by hand when the storage lets you",
+        )
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def _now_ms(self) -> float:
+        return self._rpc_service.clock.monotonic_ms()
+
+
+async def _run(attempt: Callable[[], Awaitable[CheckpointsLeft]]) -> CheckpointsLeft:
+    return await attempt()
+
+
+def cleanup_strategies(settings: Settings, random: SeededRandom) -> Callable[[], RestartStrategy]:
+    """Return what decides, for one job after the other, on further attempts to clean up. ConfigurationError."""
+    fixed_attempts = settings.get_option(CLEANUP_FIXED_ATTEMPTS)
+    fixed_delay_ms = settings.duration_ms(CLEANUP_FIXED_DELAY)
+    attempts = settings.get_option(CLEANUP_EXPONENTIAL_ATTEMPTS)
+    initial_ms = settings.duration_ms(CLEANUP_EXPONENTIAL_INITIAL)
+    max_ms = settings.duration_ms(CLEANUP_EXPONENTIAL_MAX)
+    match settings.get_option(CLEANUP_STRATEGY):
+        case "none" | "off" | "disable":
+            return NoRestart
+        case "fixed-delay" | "fixeddelay":
+            return lambda: FixedDelayRestart(fixed_attempts, fixed_delay_ms)
+        case _:  # exponential-delay: the option takes no other word
+            return lambda: ExponentialDelayRestart(
+                initial_ms=initial_ms,
+                max_ms=max_ms,
+                multiplier=2.0,
+                reset_after_ms=float("inf"),
+                jitter_factor=0.0,
+                max_attempts=attempts,
+                random=random,
+            )
+
+
+def _named(left: CheckpointsLeft) -> str:
+    more = len(left.not_deleted) - _NAMES_MAX
+    return ", ".join(left.not_deleted[:_NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
