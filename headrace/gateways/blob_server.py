@@ -26,8 +26,13 @@ class BlobServerGateway(Protocol):
         """Return bytes from `offset` on, as many as fit; none at the end. BlobNotFoundError."""
         ...
 
-    async def retain_job(self, job_id: JobId, keys: tuple[BlobKey, ...]) -> Acknowledge:
-        """A job begins: its blobs stay until `release_job`. BlobNotFoundError where one was not uploaded."""
+    async def retain_job(
+        self, job_id: JobId, keys: tuple[BlobKey, ...], stored_epoch: int = 0
+    ) -> Acknowledge:
+        """A job begins: its blobs stay until `release_job`. BlobNotFoundError where one was not uploaded.
+
+        `stored_epoch`: of the leader that has stored the job, or is about to.
+        """
         ...
 
     async def release_job(self, job_id: JobId) -> Acknowledge:

@@ -25,6 +25,7 @@ from headrace.api.settings.job_artifacts import python_files
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.cluster.high_availability.application_store import ApplicationEnd, ApplicationRun
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
+from headrace.cluster.high_availability.job_graph_store import StoredJobGraph
 from headrace.cluster.high_availability.job_result_store import JobResultEntry
 from headrace.cluster.high_availability.leader_election_service import (
     LeaderElectionService,
@@ -149,7 +150,7 @@ class Application:
         self._run_before = newest = store.newest()
         found = services.job_result_store.recover()
         results = {**found.clean, **found.dirty}
-        stored = services.job_graph_store.recover(self._epoch)
+        stored = _stored_jobs(services)
         goes_on = newest is not None and newest.end is None
         for one in stored:
             job_id = one.graph.job_id
@@ -346,7 +347,7 @@ class Application:
             services.election.validate()
             left = [
                 str(one.graph.job_id)
-                for one in services.job_graph_store.recover(self._epoch)
+                for one in _stored_jobs(services)
                 if self.run.owns(one.graph.job_id)
             ]
             if left:
@@ -371,6 +372,12 @@ class Application:
             f"its storage has job '{graph.name}' ({graph.job_id}), which is none of this application: a session and a "
             "program, or two programs, cannot be one cluster; give this one another id",
         )
+
+
+def _stored_jobs(services: HighAvailabilityServices) -> list[StoredJobGraph]:
+    leadership = services.election.leadership
+    assert leadership is not None, "it has led"
+    return services.job_graph_store.recover(leadership.epoch, leadership.confirm)
 
 
 class CollectingDispatcher:

@@ -131,24 +131,29 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
             "read", lambda: self._files.read(job_id, key, max(0, offset), size_bytes)
         )
 
-    async def retain_job(self, job_id: JobId, keys: tuple[BlobKey, ...]) -> Acknowledge:
+    async def retain_job(
+        self, job_id: JobId, keys: tuple[BlobKey, ...], stored_epoch: int = 0
+    ) -> Acknowledge:
         if self._job_graph_store is not None:
             for key in keys:
-                await self._share(self._job_graph_store, job_id, key)
+                await self._share(self._job_graph_store, job_id, key, stored_epoch)
         self._ledger.retain(job_id, keys, self.clock.monotonic_ms())
         return Acknowledge()
 
-    async def _share(self, store: JobGraphStore, job_id: JobId, key: BlobKey) -> None:
+    async def _share(
+        self, store: JobGraphStore, job_id: JobId, key: BlobKey, stored_epoch: int
+    ) -> None:
         """Copy a blob to later leaders or, where it is not here, from an earlier one."""
         if self._ledger.is_complete(job_id, key):
             parts = functools.partial(self._files.parts, job_id, key)
-            await self._run("store", lambda: store.put_blob(job_id, key, parts()))
+            await self._run("store", lambda: store.put_blob(job_id, stored_epoch, key, parts()))
             return
         self._ledger.expect(job_id, key, self.clock.monotonic_ms())
         self._files.make_directory()
         try:
             await self._run(
-                "recover", lambda: self._files.write(job_id, key, store.blob(job_id, key))
+                "recover",
+                lambda: self._files.write(job_id, key, store.blob(job_id, stored_epoch, key)),
             )
         except CheckpointStorageError as error:
             self._ledger.forget(job_id, key)

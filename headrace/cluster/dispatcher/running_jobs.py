@@ -267,7 +267,8 @@ class RunningJobs:
             graph = self._stored.completed(graph, self._rpc_service.settings)
         keys = blob_keys(graph)
         if keys:
-            await self._services.blob_server.retain_job(graph.job_id, keys)
+            epoch = 0 if self._stored is None else self._stored.epoch
+            await self._services.blob_server.retain_job(graph.job_id, keys, epoch)
         try:
             if self._stored is not None:
                 await self._stored.put(graph, submitted_ms)
@@ -276,7 +277,7 @@ class RunningJobs:
         except BaseException as error:
             self._release_blobs(graph)
             if self._stored is not None and isinstance(error, Exception):
-                await self._stored.remove(graph.job_id)
+                await self._stored.remove(graph, error)
             raise
 
     def _submitted(self, job_id: JobId, submission: asyncio.Task[None]) -> None:

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.high_availability.job_graph_store import StoredJobGraph
 from headrace.cluster.high_availability.job_result_store import JobResultEntry, JobResults
@@ -98,6 +99,15 @@ class StoredJobs:
         self._random: Final = random
         self._run_blocking: Final = run_blocking
         self._ended: Final[dict[JobId, JobResultEntry]] = {}
+        # Of jobs that earlier leaders have stored.
+        self._stored_epochs: Final[dict[JobId, int]] = {}
+        # Jobs that were refused, and may be found to have ended so.
+        self._refused: Final[set[JobId]] = set()
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of the leadership, under which it stores jobs."""
+        return self._leadership.epoch
 
     def completed(self, graph: JobGraph, cluster: Settings) -> JobGraph:
         """Return the job with what its settings lack for checkpoints that outlive this leader. ConfigurationError."""
@@ -113,8 +123,10 @@ class StoredJobs:
         """Read what the leader before has left, and bring the blobs of the jobs that go on. RecordNotTrustedError."""
         results = await self._try_on("read the results of jobs", self._results.recover)
         stored = await self._try_on(
-            "read the stored jobs", lambda: self._graphs.recover(self._leadership.epoch)
+            "read the stored jobs",
+            lambda: self._graphs.recover(self.epoch, self._leadership.confirm),
         )
+        self._stored_epochs.update({one.graph.job_id: one.epoch for one in stored})
         await self._try_on(
             "shut out the leaders before", lambda: self._shut_out_earlier(results, stored)
         )
@@ -123,7 +135,7 @@ class StoredJobs:
         for one in jobs:
             keys = blob_keys(one.graph)
             if keys:
-                await self._blob_server.retain_job(one.graph.job_id, keys)
+                await self._blob_server.retain_job(one.graph.job_id, keys, one.epoch)
         ended = [one for one in stored if one.graph.job_id in self._ended]
         running = {one.graph.job_id for one in jobs}
         unclean = await self._try_on(
@@ -136,15 +148,18 @@ class StoredJobs:
             for job_id, entry in results.clean.items()
             if job_id not in with_graphs
         ]
-        return RecoveredJobs(self._leadership.epoch, jobs, told, unclean)
+        return RecoveredJobs(self.epoch, jobs, told, unclean)
 
     async def put(self, graph: JobGraph, submitted_ms: int) -> None:
         """Store a job, after its blobs: when this returns, every later leader knows it."""
         reach(Failpoint.JOB_ACCEPTED)
-        stored = StoredJobGraph(graph, submitted_ms, self._leadership.epoch)
+        stored = StoredJobGraph(graph, submitted_ms, self.epoch)
+        was_refused = graph.job_id in self._refused
 
         def write() -> None:
             reach(Failpoint.JOB_CHECKED)
+            if was_refused:
+                self._results.forget(graph.job_id)
             self._graphs.put(stored)
 
         await self._run("store a job", write)
@@ -153,12 +168,24 @@ class StoredJobs:
         await self._run("see who leads", self._leadership.confirm)
         reach(Failpoint.JOB_STORED)
 
-    async def remove(self, job_id: JobId) -> None:
+    async def remove(self, graph: JobGraph, cause: Exception) -> None:
         """Forget a job that did not start, whose client is told so. Tried once: it may not have been stored at all."""
+        job_id = graph.job_id
+        self._refused.add(job_id)
+        failure = error_info_of(cause, f"the submission of job '{graph.name}'")
+        entry = JobResultEntry(JobResult(job_id, graph.name, JobStatus.FAILED, 0, {}, failure))
+
+        def forget() -> None:
+            # As it ends, so that a later leader that goes on with it keeps it: this process may freeze here, too.
+            if self._results.create_dirty(entry, self.epoch):
+                self._remove_graph(job_id)
+                # Where another one leads by now, it has seen the end, or is about to.
+                self._leadership.validate()
+                self._results.forget(job_id)
+
         try:
-            await self._run(
-                "forget a job", lambda: self._graphs.remove(job_id, self._leadership.epoch)
-            )
+            await self._run("forget a job", forget)
+            self._refused.discard(job_id)
         except (CheckpointStorageError, LeadershipLostError) as error:
             _LOG.error("job %s was refused, and may start under the next leader: %s", job_id, error)
 
@@ -169,7 +196,7 @@ class StoredJobs:
 
         def create() -> bool:
             reach(Failpoint.RESULT_CHECKED)
-            return self._results.create_dirty(entry, self._leadership.epoch)
+            return self._results.create_dirty(entry, self.epoch)
 
         if not await self._try_on("store the result of a job", create):
             self._leadership.lose(f"another process goes on with job {result.job_id}")
@@ -189,9 +216,7 @@ class StoredJobs:
             return left
         entry = self._ended[job_id]
         try:
-            await self._run(
-                "forget a job", lambda: self._graphs.remove(job_id, self._leadership.epoch)
-            )
+            await self._run("forget a job", lambda: self._remove_graph(job_id))
             await self._run("mark a job clean", lambda: self._results.mark_clean(entry))
         except CheckpointStorageError as error:
             return CheckpointsLeft(not_deleted=(error.uri,), cause=str(error))
@@ -208,11 +233,14 @@ class StoredJobs:
 
         return await self.clean_up(graph.job_id, delete)
 
+    def _remove_graph(self, job_id: JobId) -> None:
+        self._graphs.remove(job_id, self._stored_epochs.get(job_id, self.epoch), self.epoch)
+
     def _without_graph(self, result: JobResult) -> EndedUnderEarlierLeader:
         """Return a job whose graph is gone, and whose result somebody may still ask for."""
         graph = JobGraph(result.job_id, result.name, (), (), {})
         submitted_ms = self._clock.now_ms() - result.net_runtime_ms
-        stored = StoredJobGraph(graph, submitted_ms, self._leadership.epoch)
+        stored = StoredJobGraph(graph, submitted_ms, self.epoch)
         return EndedUnderEarlierLeader(stored, result)
 
     def _shut_out_earlier(self, results: JobResults, stored: list[StoredJobGraph]) -> None:
@@ -221,7 +249,7 @@ class StoredJobs:
             job_id = one.graph.job_id
             if job_id in results.dirty or job_id in results.clean:
                 continue
-            epochs = set(range(one.epoch, self._leadership.epoch))
+            epochs = set(range(one.epoch, self.epoch))
             entry = self._results.shut_out(job_id, epochs - results.shut_out.get(job_id, set()))
             if entry is not None:
                 results.dirty[job_id] = entry
@@ -240,7 +268,7 @@ class StoredJobs:
                 stored = StoredJobGraph(bare, one.submitted_ms, one.epoch)
                 unclean.append(UncleanJob(stored, checkpoints))
                 continue
-            self._graphs.remove(job_id, self._leadership.epoch)
+            self._remove_graph(job_id)
         left = {one.stored.graph.job_id for one in unclean}
         for job_id, entry in results.dirty.items():
             if job_id not in left:

@@ -1,25 +1,33 @@
 """JobGraphStore: the jobs that a cluster has taken and that have not ended, for its next leader. All calls block.
 
-    <folder>/<job id>/graph            the job graph, sealed with the user's key: a job is taken once this is there
-    <folder>/<job id>/blob-<SHA-256>   a big payload that the graph names by its content, written before the graph
+    <folder>/<job id>-<epoch>/graph            the job graph, sealed: the job is taken once this is there
+    <folder>/<job id>-<epoch>/blob-<SHA-256>   a big payload that the graph names by its content, written before the graph
+    <folder>/recovered-<epoch>                 the folders of jobs that the leader of that epoch has found, sealed
 
-Where a service holds pointers to the graphs, the file is called `graph-<SHA-256>`, and the job is taken once its sealed
-pointer, which is that digest, is there: written after the file, and deleted before it.
+Only the leader of an epoch writes in folders of that epoch, and later ones delete them. A leader creates its list before
+it goes on with any job or takes one. From then on folders of earlier leaders that are not in it hold no job, whoever
+still writes there: a leader that was frozen between its look at the lease and its write stores nothing. Of two lists
+the later one counts.
+
+Where a service holds pointers to the graphs, it refuses those of earlier leaders, and there are no lists: a job is taken
+once its sealed pointer, which is the epoch of its folder, is there; written after the graph, and deleted before it.
 
 A folder without a graph was left by a leader that died meanwhile. Pickled functions lie in both files: nobody unpickles
 them before the seal, or the hash that stands in a sealed graph, was checked.
 Source: Flink DefaultJobGraphStore, FileSystemBlobStore.
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.errors import RecordNotTrustedError
+from headrace.checkpoint.errors import CheckpointStorageError, RecordNotTrustedError
 from headrace.checkpoint.storage.file_systems import (
     child_uri,
+    files_below,
     folders_in,
     is_there,
     make_folder,
@@ -39,7 +47,11 @@ from headrace.core.ids import BlobKey, JobId
 from headrace.core.randomness import SeededRandom
 from headrace.graph.job_graph import JobGraph
 
+_LOG: Final = logging.getLogger(__name__)
 _GRAPH: Final = "graph"
+_LIST: Final = re.compile(r"recovered-(?P<epoch>[0-9]+)")
+_FOLDER: Final = re.compile(r"(?P<job>[0-9a-f]{32})-(?P<epoch>[0-9]+)")
+_OTHER_VERSION: Final = "another version of Headrace wrote it ({}): start that one, or delete it"
 
 
 class StoredJobGraph(msgspec.Struct, frozen=True):
@@ -65,7 +77,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(StoredJobGraph)
 class JobGraphStore:
     """Jobs of one cluster. CheckpointStorageError; one call at a time for each job.
 
-    `epoch` is the caller's term as the leader, with which a service refuses what a leader of the past changes.
+    `epoch` is the caller's term as the leader, and `stored_epoch` the one in which the job was stored.
     """
 
     def __init__(
@@ -84,59 +96,60 @@ class JobGraphStore:
         self._random: Final = random
         self._is_shared: Final = is_shared
 
-    def put_blob(self, job_id: JobId, key: BlobKey, parts: Iterable[bytes]) -> None:
+    def put_blob(
+        self, job_id: JobId, stored_epoch: int, key: BlobKey, parts: Iterable[bytes]
+    ) -> None:
         """Store a payload, unless it is there in its full length."""
-        folder = self._job_folder(job_id)
+        folder = self._job_folder(job_id, stored_epoch)
         uri = _blob_uri(folder, key)
         if size_of(uri) == key.size_bytes:
             return
         make_folder(folder, is_shared=self._is_shared)
-        # A part of it, of a leader that died while it wrote.
+        # A part of it, of a write that failed.
         remove_file(uri)
         write_new(uri, parts)
 
-    def blob(self, job_id: JobId, key: BlobKey) -> Iterator[bytes]:
+    def blob(self, job_id: JobId, stored_epoch: int, key: BlobKey) -> Iterator[bytes]:
         """Yield a stored payload in pieces, which the caller compares with the key before it uses any."""
-        return read_parts(_blob_uri(self._job_folder(job_id), key))
+        return read_parts(_blob_uri(self._job_folder(job_id, stored_epoch), key))
 
     def put(self, stored: StoredJobGraph) -> None:
         """Store a job, after its payloads. It is durable when this returns."""
         job_id = stored.graph.job_id
-        folder = self._job_folder(job_id)
+        folder = self._job_folder(job_id, stored.epoch)
         make_folder(folder, is_shared=self._is_shared)
-        content = seal(_ENCODER.encode(stored), _subject(job_id), self._key)
-        digest = "" if self._pointers is None else hashlib.sha256(content).hexdigest()
-        uri = child_uri(folder, _graph_name(digest))
+        content = seal(_ENCODER.encode(stored), _subject(job_id, stored.epoch), self._key)
+        uri = child_uri(folder, _GRAPH)
         if not put_if_absent(uri, content, self._token()):
             # Of a submission whose answer never came.
             replace_file(uri, content, self._token())
         if self._pointers is not None:
-            pointer = seal(digest.encode(), _pointer_subject(job_id.hex()), self._key)
+            pointer = seal(str(stored.epoch).encode(), _pointer_subject(job_id.hex()), self._key)
             self._pointers.put(stored.epoch, job_id, pointer)
 
-    def recover(self, epoch: int) -> list[StoredJobGraph]:
+    def recover(self, epoch: int, confirm: Callable[[], object]) -> list[StoredJobGraph]:
         """Return all jobs, the oldest first, and delete what was left of submissions that never came to their end.
 
+        `confirm` raises where a later leader may have read the jobs already: it knows of no list of this one.
         RecordNotTrustedError where one cannot be read: no leader may go on as if that job had never been.
         """
-        digests = {} if self._pointers is None else self._digests(self._pointers, epoch)
-        found: list[StoredJobGraph] = []
-        for name in folders_in(self._folder):
-            folder = child_uri(self._folder, name)
-            uri = child_uri(folder, _graph_name(digests.get(name, "")))
-            if is_there(uri) and (self._pointers is None or name in digests):
-                found.append(self._read(uri, name))
-                digests.pop(name, None)
-            elif name not in digests:
-                remove_folder(folder)
-        for name, digest in digests.items():
-            uri = child_uri(self._folder, name, _graph_name(digest))
-            raise RecordNotTrustedError(uri, "it is gone, and a pointer says that it is there")
+        epochs = {name: self._parsed(name)[1] for name in folders_in(self._folder)}
+        if self._pointers is None:
+            taken = self._listed(epoch, epochs, confirm)
+        else:
+            taken = self._pointed_to(self._pointers, epoch)
+        # Whoever leads next knows what is taken: what is deleted from here on is no job to anybody, however late.
+        confirm()
+        for name in epochs.keys() - taken.keys():
+            if epochs[name] < epoch:
+                self._sweep(name)
+        self._forget_lists_before(epoch)
+        found = taken.values()
         return sorted(found, key=lambda stored: (stored.submitted_ms, stored.graph.job_id))
 
-    def remove(self, job_id: JobId, epoch: int) -> None:
+    def remove(self, job_id: JobId, stored_epoch: int, epoch: int) -> None:
         """Forget a job with its payloads, if it is there."""
-        folder = self._job_folder(job_id)
+        folder = self._job_folder(job_id, stored_epoch)
         # First, so that no leader takes what is half deleted for a job.
         if self._pointers is None:
             remove_file(child_uri(folder, _GRAPH))
@@ -144,42 +157,128 @@ class JobGraphStore:
             self._pointers.remove(epoch, job_id)
         remove_folder(folder)
 
-    def _digests(self, pointers: JobGraphPointers, epoch: int) -> dict[str, str]:
-        """Return the digests in pointers, by the names of the folders of their jobs."""
-        found: dict[str, str] = {}
-        for name, pointer in pointers.read_all(epoch).items():
-            place = f"pointer to job {name}"
-            found[name] = unseal(pointer, _pointer_subject(name), self._key, place).decode()
+    def _listed(
+        self, epoch: int, epochs: dict[str, int], confirm: Callable[[], object]
+    ) -> dict[str, StoredJobGraph]:
+        """Return the jobs by the newest list, which is this leader's from here on, by their folders."""
+        newest, found = self._by_list(epochs)
+        uri = child_uri(self._folder, _list_name(epoch))
+        if newest < epoch:
+            content = seal(msgspec.json.encode(sorted(found)), _list_subject(epoch), self._key)
+            make_folder(self._folder, is_shared=self._is_shared)
+            if put_if_absent(uri, content, self._token()):
+                return found
+            # An attempt of this leader that seemed to fail has created it, and may not have seen the same.
+            newest, found = self._by_list(epochs)
+        if newest < epoch:
+            raise CheckpointStorageError("read", uri, "it was created, and is not to be seen")
+        if newest > epoch:
+            confirm()
+            place = child_uri(self._folder, _list_name(newest))
+            reason = (
+                f"its leader is later than this one, of epoch {epoch}, and has no record among the leaders: delete this "
+                "file, unless you can bring their records back"
+            )
+            raise RecordNotTrustedError(place, reason)
         return found
 
-    def _read(self, uri: str, name: str) -> StoredJobGraph:
+    def _by_list(self, epochs: dict[str, int]) -> tuple[int, dict[str, StoredJobGraph]]:
+        """Return the epoch of the newest list, 0 where there is none, and the jobs by it, by their folders."""
+        newest, listed = self._newest_list()
+        names = [name for name in epochs if epochs[name] >= newest or name in listed]
+        return newest, {name: self._read(name) for name in names if self._has_graph(name)}
+
+    def _newest_list(self) -> tuple[int, set[str]]:
+        """Return the newest list of jobs and its leader; epoch 0 where there is none. RecordNotTrustedError."""
+        epoch = max(self._list_epochs(), default=0)
+        if not epoch:
+            return 0, set()
+        uri = child_uri(self._folder, _list_name(epoch))
+        try:
+            content = unseal(bytes(read_all(uri)), _list_subject(epoch), self._key, uri)
+            return epoch, set(msgspec.json.decode(content, type=list[str]))
+        except DECODE_ERRORS as error:
+            raise RecordNotTrustedError(uri, _OTHER_VERSION.format(error)) from error
+
+    def _list_epochs(self) -> list[int]:
+        files = files_below(self._folder, is_recursive=False)
+        found = [_LIST.fullmatch(file.relative_path) for file in files]
+        return [int(one["epoch"]) for one in found if one is not None]
+
+    def _forget_lists_before(self, epoch: int) -> None:
+        if self._pointers is None:
+            for earlier in self._list_epochs():
+                if earlier < epoch:
+                    remove_file(child_uri(self._folder, _list_name(earlier)))
+
+    def _sweep(self, name: str) -> None:
+        """Delete the folder of an earlier leader that holds no job."""
+        if self._pointers is None and self._has_graph(name):
+            stored = self._read(name)
+            _LOG.warning(
+                "job '%s' (%s), which the leader of epoch %d stored when it did not lead any more, is deleted: its "
+                "client has brought it to a later leader, or was told that it was not taken",
+                stored.graph.name, stored.graph.job_id, stored.epoch,
+            )  # fmt: skip
+        remove_folder(child_uri(self._folder, name))
+
+    def _pointed_to(self, pointers: JobGraphPointers, epoch: int) -> dict[str, StoredJobGraph]:
+        """Return the jobs by their pointers, by their folders."""
+        found: dict[str, StoredJobGraph] = {}
+        for job, pointer in pointers.read_all(epoch).items():
+            place = f"pointer to job {job}"
+            content = unseal(pointer, _pointer_subject(job), self._key, place).decode()
+            name = f"{job}-{content}"
+            if _FOLDER.fullmatch(name) is None:
+                reason = _OTHER_VERSION.format(f"'{content}' is no epoch")
+                raise RecordNotTrustedError(place, reason)
+            if not self._has_graph(name):
+                uri = child_uri(self._folder, name, _GRAPH)
+                raise RecordNotTrustedError(uri, "it is gone, and a pointer says that it is there")
+            found[name] = self._read(name)
+        return found
+
+    def _has_graph(self, name: str) -> bool:
+        return is_there(child_uri(self._folder, name, _GRAPH))
+
+    def _read(self, name: str) -> StoredJobGraph:
+        job_id, epoch = self._parsed(name)
+        uri = child_uri(self._folder, name, _GRAPH)
         content = bytes(read_all(uri))
         try:
-            job_id = JobId.from_hex(name)
-            return _DECODER.decode(unseal(content, _subject(job_id), self._key, uri))
+            return _DECODER.decode(unseal(content, _subject(job_id, epoch), self._key, uri))
         except DECODE_ERRORS as error:
-            reason = f"another version of Headrace wrote it ({error}): start that one, or delete the folder"
-            raise RecordNotTrustedError(uri, reason) from error
+            raise RecordNotTrustedError(uri, _OTHER_VERSION.format(error)) from error
 
-    def _job_folder(self, job_id: JobId) -> str:
-        return child_uri(self._folder, job_id.hex())
+    def _parsed(self, name: str) -> tuple[JobId, int]:
+        found = _FOLDER.fullmatch(name)
+        if found is None:
+            reason = _OTHER_VERSION.format("its name is not <job id>-<epoch>")
+            raise RecordNotTrustedError(child_uri(self._folder, name), reason)
+        return JobId.from_hex(found["job"]), int(found["epoch"])
+
+    def _job_folder(self, job_id: JobId, stored_epoch: int) -> str:
+        return child_uri(self._folder, f"{job_id.hex()}-{stored_epoch}")
 
     def _token(self) -> str:
         return self._random.randbytes(8).hex()
-
-
-def _graph_name(digest: str) -> str:
-    """Return the name of a graph's file; `digest`: what its pointer holds, empty where there are none."""
-    return f"{_GRAPH}-{digest}" if digest else _GRAPH
 
 
 def _blob_uri(folder: str, key: BlobKey) -> str:
     return child_uri(folder, f"blob-{key.digest.hex()}")
 
 
-def _subject(job_id: JobId) -> str:
-    return f"graph of job {job_id}"
+def _subject(job_id: JobId, stored_epoch: int) -> str:
+    return f"graph of job {job_id} under leader {stored_epoch}"
 
 
 def _pointer_subject(job: str) -> str:
     return f"pointer to the graph of job {job}"
+
+
+def _list_name(epoch: int) -> str:
+    return f"recovered-{epoch}"
+
+
+def _list_subject(epoch: int) -> str:
+    return f"jobs that leader {epoch} has found"

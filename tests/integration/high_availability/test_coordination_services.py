@@ -104,6 +104,10 @@ def open_driver(settings: dict[str, str], tmp_path: Path) -> Generator[Open]:
         one.coordination.close()
 
 
+def unlost() -> None:
+    """Stand in for the look of a leader that nobody has followed."""
+
+
 def stored(number: int, submitted_ms: int = 0) -> StoredJobGraph:
     graph = JobGraph(JobId(bytes([number]) * 16), f"job {number}", (), (), {})
     return StoredJobGraph(graph, submitted_ms or number, epoch=1)
@@ -176,11 +180,12 @@ def test_jobs_are_those_whose_pointers_are_there(open_driver: Open, tmp_path: Pa
     for number in (1, 2):
         driver.graphs.put(stored(number))
     driver.graphs.put(stored(2, submitted_ms=5))
-    assert driver.graphs.recover(1) == [stored(1), stored(2, submitted_ms=5)]
-    driver.graphs.remove(stored(1).graph.job_id, 1)
-    driver.graphs.remove(stored(3).graph.job_id, 1)
-    assert driver.graphs.recover(1) == [stored(2, submitted_ms=5)]
-    assert [folder.name for folder in (tmp_path / "jobs").iterdir()] == [(b"\2" * 16).hex()]
+    assert driver.graphs.recover(1, unlost) == [stored(1), stored(2, submitted_ms=5)]
+    driver.graphs.remove(stored(1).graph.job_id, 1, 1)
+    driver.graphs.remove(stored(3).graph.job_id, 1, 1)
+    assert driver.graphs.recover(1, unlost) == [stored(2, submitted_ms=5)]
+    (graph,) = (tmp_path / "jobs").rglob("graph")
+    assert graph.parent.name == (b"\2" * 16).hex() + "-1"
 
 
 def test_records_and_pointers_of_another_key_are_not_trusted(
@@ -200,7 +205,7 @@ def test_records_and_pointers_of_another_key_are_not_trusted(
             metadata_key(Settings(settings)),
             random.Random(2),
             pointers=driver.coordination.pointers,
-        ).recover(1)
+        ).recover(1, unlost)
 
 
 @pytest.mark.parametrize("settings", ["zookeeper", "kubernetes"], indirect=True)
@@ -209,15 +214,15 @@ def test_pointers_of_an_earlier_leader_are_refused(open_driver: Open) -> None:
     first.election.step()
     first.graphs.put(stored(1))
     second.take_over()
-    assert second.graphs.recover(2) == [stored(1)]
+    assert second.graphs.recover(2, unlost) == [stored(1)]
     # It was frozen between its look and its write: only the service knows better.
     for write in (
         lambda: first.graphs.put(stored(2)),
-        lambda: first.graphs.remove(stored(1).graph.job_id, 1),
+        lambda: first.graphs.remove(stored(1).graph.job_id, 1, 1),
     ):
         with pytest.raises(LeadershipLostError):
             write()
-    assert second.graphs.recover(2) == [stored(1)]
+    assert second.graphs.recover(2, unlost) == [stored(1)]
 
 
 @pytest.mark.parametrize("settings", ["zookeeper", "kubernetes"], indirect=True)
@@ -227,10 +232,10 @@ def test_bytes_that_are_gone_while_their_pointer_is_there_stop_the_recovery(
     driver = open_driver()
     driver.election.step()
     driver.graphs.put(stored(1))
-    (graph,) = (tmp_path / "jobs").rglob("graph-*")
+    (graph,) = (tmp_path / "jobs").rglob("graph")
     graph.unlink()
     with pytest.raises(RecordNotTrustedError, match="gone"):
-        driver.graphs.recover(1)
+        driver.graphs.recover(1, unlost)
 
 
 @pytest.mark.parametrize("settings", ["zookeeper", "kubernetes"], indirect=True)
@@ -242,7 +247,7 @@ def test_bytes_without_a_pointer_are_no_job_and_are_deleted(
     driver.graphs.put(stored(1))
     assert driver.coordination.pointers is not None
     driver.coordination.pointers.remove(1, stored(1).graph.job_id)
-    assert driver.graphs.recover(1) == []
+    assert driver.graphs.recover(2, unlost) == []
     assert list((tmp_path / "jobs").iterdir()) == []
 
 

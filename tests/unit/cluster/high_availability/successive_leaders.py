@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from headrace.checkpoint.storage.file_systems import child_uri, files_below
 from headrace.cluster.dispatcher.stored_jobs import RecoveredJobs, StoredJobs
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
+from headrace.cluster.high_availability.job_graph_store import StoredJobGraph
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
@@ -43,7 +44,7 @@ class SuccessiveLeaders:
 
     def stored(self) -> list[str]:
         """Return the names of all files of jobs that have not ended."""
-        return self._names("jobs")
+        return [name for name in self._names("jobs") if "/" in name]
 
     def terms(self) -> list[str]:
         """Return the names of all records of leaders."""
@@ -102,7 +103,7 @@ class SuccessiveLeaders:
         services, jobs, recovered = await self._next_leader()
         try:
             for number, stored in enumerate(recovered.jobs):
-                await self._treat(number, stored.graph.job_id, services, jobs)
+                await self._treat(number, stored, services, jobs)
             for _ in range(job_count):
                 await self._take(jobs)
         finally:
@@ -112,21 +113,26 @@ class SuccessiveLeaders:
         services, jobs, recovered = await self._next_leader()
         try:
             for stored in recovered.jobs:
-                await self._treat(0, stored.graph.job_id, services, jobs)
+                await self._treat(0, stored, services, jobs)
         finally:
             services.close()
 
     async def _treat(
-        self, number: int, job_id: JobId, services: HighAvailabilityServices, jobs: StoredJobs
+        self,
+        number: int,
+        stored: StoredJobGraph,
+        services: HighAvailabilityServices,
+        jobs: StoredJobs,
     ) -> None:
         if number % 4 == 3:
             return
+        job_id = stored.graph.job_id
         await jobs.job_terminal(JobResult(job_id, "job", JobStatus.FINISHED, 5, {}), False)
         self.running.remove(job_id)
         if number % 4 == 0:
             assert not (await jobs.clean_up(job_id, None)).not_deleted
         if number % 4 == 1:
-            services.job_graph_store.remove(job_id, services.election.epoch)
+            services.job_graph_store.remove(job_id, stored.epoch, services.election.epoch)
 
     async def _take(self, jobs: StoredJobs) -> None:
         self.taken_count += 1

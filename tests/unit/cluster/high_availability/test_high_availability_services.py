@@ -70,7 +70,7 @@ def test_the_next_leader_deletes_what_a_killed_one_has_left_half_written_once_it
     later = services_at(tmp_path, max(dates) + 600_001)
     later.remove_leftovers()
     assert not any(file.exists() for file in left)
-    assert later.job_graph_store.recover(2) == [GRAPH]
+    assert later.job_graph_store.recover(2, lambda: None) == [GRAPH]
 
 
 def test_what_others_keep_in_hidden_files_of_the_storage_stays(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headrace.checkpoint.errors import RecordNotTrustedError
+from headrace.checkpoint.errors import CheckpointStorageError, RecordNotTrustedError
 from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.cluster.high_availability import job_graph_store
 from headrace.cluster.high_availability.job_graph_store import JobGraphStore, StoredJobGraph
 from headrace.cluster.high_availability.job_result_store import JobResultEntry, JobResultStore
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.core.ids import BlobKey, JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobResult
@@ -26,17 +28,25 @@ def job_id(number: int) -> JobId:
     return JobId(bytes([number]) * 16)
 
 
-def stored(number: int, submitted_ms: int = 0) -> StoredJobGraph:
+def stored(number: int, submitted_ms: int = 0, epoch: int = 1) -> StoredJobGraph:
     graph = JobGraph(job_id(number), f"job {number}", (), (), {"a.b": "c\n"})
-    return StoredJobGraph(graph, submitted_ms, 1)
+    return StoredJobGraph(graph, submitted_ms, epoch)
 
 
-def graphs(folder: Path, key: MetadataKey = KEY) -> JobGraphStore:
-    return JobGraphStore(str(folder), key, random.Random(1))
+def graphs(folder: Path, key: MetadataKey = KEY, *, seed: int = 1) -> JobGraphStore:
+    return JobGraphStore(str(folder), key, random.Random(seed))
 
 
 def results(folder: Path, *, deletes_clean: bool = True, seed: int = 1) -> JobResultStore:
     return JobResultStore(str(folder), KEY, random.Random(seed), deletes_clean=deletes_clean)
+
+
+def folder_of(store: Path, number: int, epoch: int = 1) -> Path:
+    return store / f"{job_id(number).hex()}-{epoch}"
+
+
+def unlost() -> None:
+    """Stand in for the look of a leader that nobody has followed."""
 
 
 def entry(number: int, status: JobStatus = JobStatus.FINISHED) -> JobResultEntry:
@@ -44,64 +54,143 @@ def entry(number: int, status: JobStatus = JobStatus.FINISHED) -> JobResultEntry
 
 
 def test_jobs_are_recovered_in_the_order_of_their_submission(tmp_path: Path) -> None:
-    assert graphs(tmp_path).recover(1) == []
+    assert graphs(tmp_path).recover(1, unlost) == []
     jobs = [stored(1, 30), stored(2, 10), stored(3, 20)]
     for job in jobs:
         graphs(tmp_path).put(job)
-    assert graphs(tmp_path).recover(1) == [jobs[1], jobs[2], jobs[0]]
+    assert graphs(tmp_path).recover(1, unlost) == [jobs[1], jobs[2], jobs[0]]
 
 
 def test_a_job_that_is_submitted_again_replaces_what_was_left_of_it(tmp_path: Path) -> None:
     graphs(tmp_path).put(stored(1, 10))
     graphs(tmp_path).put(stored(1, 20))
-    assert graphs(tmp_path).recover(1) == [stored(1, 20)]
+    assert graphs(tmp_path).recover(1, unlost) == [stored(1, 20)]
 
 
 def test_a_removed_job_leaves_nothing(tmp_path: Path) -> None:
     store = graphs(tmp_path)
-    store.put_blob(job_id(1), BlobKey.of(b"content"), [b"con", b"tent"])
+    store.put_blob(job_id(1), 1, BlobKey.of(b"content"), [b"con", b"tent"])
     store.put(stored(1))
-    store.remove(job_id(1), 1)
-    store.remove(job_id(2), 1)
+    store.remove(job_id(1), 1, 1)
+    store.remove(job_id(2), 1, 1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_blobs_without_a_graph_are_no_job_and_are_deleted(tmp_path: Path) -> None:
     store = graphs(tmp_path)
-    store.put_blob(job_id(1), BlobKey.of(b"content"), [b"content"])
-    assert store.recover(1) == []
-    assert list(tmp_path.iterdir()) == []
+    store.put_blob(job_id(1), 1, BlobKey.of(b"content"), [b"content"])
+    assert store.recover(2, unlost) == []
+    assert [file.name for file in tmp_path.iterdir()] == ["recovered-2"]
 
 
 def test_a_blob_that_was_written_in_part_is_written_again(tmp_path: Path) -> None:
     store, key = graphs(tmp_path), BlobKey.of(b"content")
-    store.put_blob(job_id(1), key, [b"content"])
-    (blob,) = (tmp_path / job_id(1).hex()).iterdir()
+    store.put_blob(job_id(1), 1, key, [b"content"])
+    (blob,) = folder_of(tmp_path, 1).iterdir()
     blob.write_bytes(b"con")
-    store.put_blob(job_id(1), key, [b"content"])
-    assert b"".join(store.blob(job_id(1), key)) == b"content"
+    store.put_blob(job_id(1), 1, key, [b"content"])
+    assert b"".join(store.blob(job_id(1), 1, key)) == b"content"
 
 
 def test_a_graph_that_was_changed_moved_or_sealed_by_others_is_not_trusted(tmp_path: Path) -> None:
     graphs(tmp_path).put(stored(1))
     with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path, MetadataKey(b"s" * 32)).recover(1)
-    folder = tmp_path / job_id(1).hex()
-    moved = folder.rename(tmp_path / job_id(2).hex())
+        graphs(tmp_path, MetadataKey(b"s" * 32)).recover(1, unlost)
+    folder = folder_of(tmp_path, 1)
+    moved = folder.rename(folder_of(tmp_path, 2))
     with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path).recover(1)
+        graphs(tmp_path).recover(1, unlost)
     moved.rename(folder)
     graph = folder / "graph"
     graph.write_bytes(graph.read_bytes().replace(b"job 1", b"job 2"))
     with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path).recover(1)
+        graphs(tmp_path).recover(1, unlost)
 
 
 def test_a_folder_that_names_no_job_stops_the_recovery(tmp_path: Path) -> None:
     (tmp_path / "stranger").mkdir()
     (tmp_path / "stranger" / "graph").write_bytes(b"?")
     with pytest.raises(RecordNotTrustedError, match="another version"):
-        graphs(tmp_path).recover(1)
+        graphs(tmp_path).recover(1, unlost)
+
+
+def test_a_job_that_is_stored_after_a_later_leader_has_read_the_jobs_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    graphs(tmp_path).put(stored(1))
+    assert graphs(tmp_path).recover(2, unlost) == [stored(1)]
+    # Its leader had looked in time whether it leads, and was frozen since.
+    graphs(tmp_path).put(stored(2))
+    graphs(tmp_path).put(stored(3, epoch=2))
+    assert graphs(tmp_path).recover(3, unlost) == [stored(1), stored(3, epoch=2)]
+    assert "'job 2'" in caplog.text and "is deleted" in caplog.text
+    assert not folder_of(tmp_path, 2).exists()
+    assert graphs(tmp_path).recover(4, unlost) == [stored(1), stored(3, epoch=2)]
+    assert [file.name for file in tmp_path.glob("recovered-*")] == ["recovered-4"]
+
+
+def test_a_job_that_is_stored_late_takes_nothing_from_the_one_that_its_client_brought_again(
+    tmp_path: Path,
+) -> None:
+    key = BlobKey.of(b"content")
+    assert graphs(tmp_path).recover(2, unlost) == []
+    for epoch in (2, 1):
+        graphs(tmp_path).put_blob(job_id(1), epoch, key, [b"content"])
+        graphs(tmp_path).put(stored(1, epoch=epoch))
+    assert graphs(tmp_path).recover(3, unlost) == [stored(1, epoch=2)]
+    assert b"".join(graphs(tmp_path).blob(job_id(1), 2, key)) == b"content"
+    assert not folder_of(tmp_path, 1, 1).exists()
+
+
+def test_a_job_that_is_stored_before_the_next_leader_has_its_list_is_one(tmp_path: Path) -> None:
+    assert graphs(tmp_path).recover(1, unlost) == []
+    # The leader of epoch 2 dies before it has read anything.
+    graphs(tmp_path).put(stored(1))
+    assert graphs(tmp_path).recover(3, unlost) == [stored(1)]
+    assert graphs(tmp_path).recover(3, unlost) == [stored(1)]
+
+
+def test_a_leader_that_has_been_followed_deletes_nothing_for_its_list(tmp_path: Path) -> None:
+    def lose() -> None:
+        # The next leader has read the lists before this one's was there, and goes on with a late job.
+        graphs(tmp_path, seed=2).put(stored(1))
+        raise LeadershipLostError("test", "another process leads it")
+
+    with pytest.raises(LeadershipLostError):
+        graphs(tmp_path).recover(2, lose)
+    assert folder_of(tmp_path, 1).exists()
+
+
+def test_a_list_that_an_attempt_of_the_same_leader_has_left_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = job_graph_store.put_if_absent
+
+    def put_and_fail(uri: str, content: bytes, token: str) -> bool:
+        monkeypatch.undo()
+        assert put(uri, content, token)
+        graphs(tmp_path, seed=2).put(stored(1))
+        raise CheckpointStorageError("publish", uri, "no answer")
+
+    monkeypatch.setattr(job_graph_store, "put_if_absent", put_and_fail)
+    with pytest.raises(CheckpointStorageError):
+        graphs(tmp_path).recover(2, unlost)
+    assert graphs(tmp_path).recover(2, unlost) == []
+    assert not folder_of(tmp_path, 1).exists()
+
+
+def test_a_leader_that_is_earlier_than_the_newest_list_does_not_go_on(tmp_path: Path) -> None:
+    graphs(tmp_path).recover(7, unlost)
+    with pytest.raises(RecordNotTrustedError, match="later than this one"):
+        graphs(tmp_path).recover(1, unlost)
+
+
+def test_a_list_that_somebody_else_wrote_is_not_trusted(tmp_path: Path) -> None:
+    graphs(tmp_path).put(stored(1))
+    (tmp_path / "recovered-1").write_bytes(b"[]")
+    with pytest.raises(RecordNotTrustedError):
+        graphs(tmp_path).recover(2, unlost)
+    assert folder_of(tmp_path, 1).exists()
 
 
 def test_an_ended_job_is_dirty_until_it_is_clean(tmp_path: Path) -> None:
