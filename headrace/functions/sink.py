@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 from headrace.core.config import Settings
+from headrace.core.ids import JobId, OperatorId
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
@@ -148,6 +149,18 @@ class KnowsCommits(Protocol):
         ...
 
 
+@runtime_checkable
+class DeletesLeftovers(Protocol):
+    """A Committer that finds what a sink's subtasks staged, whoever handed it over: needed where a job commits once."""
+
+    def delete_leftovers(self, scope: str, owner: str) -> None:
+        """Delete all staged output of a sink in a job that commits nothing any more. Idempotent.
+
+        No task of the job runs. `scope`: see `scope_of`; `owner`: see `staging_owner`.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class CommitterContext:
     """Facts about the job for a committer: the sink's name for messages, and the job's settings."""
@@ -201,11 +214,17 @@ class _Discard(SinkWriter):
 
 
 def owner_of_sink(context: SubtaskContext) -> str:
+    """Return the `staging_owner` of the sink that a subtask writes for."""
+    attempt = context.attempt_id
+    # Without a job (a writer that is driven by hand) nobody can be told apart: then the owner is unique too.
+    job_id = JobId(system_random().randbytes(_JOB_BYTES)) if attempt is None else attempt.job_id
+    return staging_owner(job_id, context.operator_id)
+
+
+def staging_owner(job_id: JobId, operator_id: OperatorId) -> str:
     """Return the name of a sink within one job, 16 hexadecimal digits, under which its subtasks stage rows.
 
     Staged rows outlive their writer: by this name the committer finds them, and a later attempt deletes leftovers.
     """
-    attempt = context.attempt_id
-    # Without a job (a writer that is driven by hand) nobody can be told apart: then the owner is unique too.
-    job = system_random().randbytes(_JOB_BYTES) if attempt is None else attempt.job_id.value
-    return hashlib.blake2b(job + context.operator_id.value, digest_size=OWNER_BYTES).hexdigest()
+    name = job_id.value + operator_id.value
+    return hashlib.blake2b(name, digest_size=OWNER_BYTES).hexdigest()

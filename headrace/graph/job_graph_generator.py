@@ -140,7 +140,8 @@ def _check_runtime_mode(graph: StreamGraph, settings: Settings) -> None:
         and unbounded is not None
     ):
         raise ProgramError(
-            f"BATCH mode needs bounded sources, but '{unbounded.display_name}' has no end"
+            f"BATCH mode needs bounded sources, but '{unbounded.display_name}' has no end: give it one (a KafkaSource "
+            "has set_bounded), or run the job in STREAMING mode"
         )
 
 

@@ -26,6 +26,7 @@ from headrace.functions.source import (
     SplitReader,
     encode_split,
 )
+from headrace.graph.pipeline_options import runs_in_batch
 
 RECORD_COUNT_MAX: Final = 1000
 """Records taken from the consumer at a time."""
@@ -35,7 +36,11 @@ POLL_INTERVAL_MS: Final = 10
 
 
 class KafkaReader(SplitReader):
-    """Reads the partitions of one subtask. Positions follow emitted records, not those that the consumer fetched."""
+    """Reads the partitions of one subtask. Positions follow emitted records, not those that the consumer fetched.
+
+    In BATCH mode partitions are read one after the other, and records come in batches of one size: an attempt that
+    Spark repeats gives the same batches, however fast the brokers answer.
+    """
 
     def __init__(
         self,
@@ -53,6 +58,9 @@ class KafkaReader(SplitReader):
         self._consumer: Any = create_consumer({**config, "logger": self._log.logger})
         self._splits: dict[KafkaTopicPartition, KafkaPartitionSplit] = {}
         self._new: list[KafkaPartitionSplit] = []
+        self._is_batch: Final = runs_in_batch(context.settings)
+        # Records that make no whole batch yet, in BATCH mode.
+        self._held: list[Any] = []
         # Positions by checkpoint, until it is published.
         self._snapshots: dict[int, dict[KafkaTopicPartition, int]] = {}
         self._is_look_scheduled = False
@@ -69,7 +77,9 @@ class KafkaReader(SplitReader):
         if not self._splits:
             return InputStatus.END_OF_INPUT if self.has_no_more_splits else self._wait()
         self._count_pending()
-        messages = self._consumer.consume(min(RECORD_COUNT_MAX, output.rows_wanted), 0)
+        rows_max = RECORD_COUNT_MAX if self._is_batch else output.rows_wanted
+        wanted = min(RECORD_COUNT_MAX, rows_max) - len(self._held)
+        messages = self._consumer.consume(wanted, 0)
         if not messages:
             self._log.tell_silence(self._config)
             return self._wait()
@@ -130,8 +140,8 @@ class KafkaReader(SplitReader):
             consumer.close()
 
     def _begin_new(self, output: SourceOutput) -> None:
-        new, self._new = self._new, []
-        for split in new:
+        while self._new and not (self._is_batch and self._splits):
+            split = self._new.pop(0)
             if split.is_at_end:
                 continue
             self._splits[split.partition] = split
@@ -143,19 +153,20 @@ class KafkaReader(SplitReader):
     ) -> None:
         """Emit the records of one partition up to where it is to end, and end it there."""
         split = self._splits[partition]
-        wanted: list[Any] = []
         position = split.offset
         for message in messages:
             if message.error() is not None:
                 position = max(position, self._offset_of_end(message))
                 continue
             if split.stopping_offset is None or message.offset() < split.stopping_offset:
-                wanted.append(message)
+                self._held.append(message)
             position = message.offset() + 1
-        batch = self._batch(wanted)
-        if batch.num_rows:
-            output.emit(batch, partition.split_id)
         moved = KafkaPartitionSplit(partition, position, split.stopping_offset)
+        if len(self._held) >= RECORD_COUNT_MAX or moved.is_at_end or not self._is_batch:
+            batch = self._batch(self._held)
+            self._held.clear()
+            if batch.num_rows:
+                output.emit(batch, partition.split_id)
         if moved.is_at_end:
             del self._splits[partition]
             self._consumer.incremental_unassign([client_partition(partition)])

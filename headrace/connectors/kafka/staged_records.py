@@ -4,17 +4,19 @@ The task serialises them, so that nothing of a user's runs where they are commit
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.checkpoint.storage.file_systems import folder_entries
 from headrace.checkpoint.storage.subtask_storage import digest_of
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.sink.staging import delete_file, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord
+from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.record_batch import stream_bytes
 
@@ -107,14 +109,31 @@ def delete_staged(staged: Iterable[StagedRecords]) -> None:
             remove_if_empty(file_system, path.rpartition("/")[0])
 
 
+def staging_folder(settings: Settings, owner: str) -> str:
+    """Return the folder for staged records of a sink; empty where no folder is shared with the driver."""
+    directory = settings.get_option(CHECKPOINT_DIRECTORY)
+    return f"{directory.rstrip('/')}/kafka-staging/{owner}" if directory else ""
+
+
 def delete_older_attempts(staged: StagedRecords) -> None:
     """Delete the files that earlier attempts of a committable's subtask wrote next to its own."""
-    file_system, path = file_system_of(staged.path)
-    folder = path.rpartition("/")[0]
-    for info in folder_entries(file_system, folder):
+    subtask_index, attempt_number = staged.subtask_index, staged.attempt_number
+    _delete_in(
+        staged.path.rpartition("/")[0],
+        lambda subtask, attempt: subtask == subtask_index and attempt < attempt_number,
+    )
+
+
+def delete_all_staged(folder: str) -> None:
+    """Delete the files that all attempts of a sink's subtasks wrote to its folder."""
+    _delete_in(folder, lambda _subtask, _attempt: True)
+
+
+def _delete_in(folder: str, is_deleted: Callable[[int, int], bool]) -> None:
+    """Delete staged files by subtask and attempt, and the folder where it is empty."""
+    file_system, path = file_system_of(folder)
+    for info in folder_entries(file_system, path):
         found = _STAGED_NAME.fullmatch(info.base_name)
-        if not found or int(found[1]) != staged.subtask_index:
-            continue
-        if int(found[2]) < staged.attempt_number:
+        if found and is_deleted(int(found[1]), int(found[2])):
             delete_file(file_system, info.path)
-    remove_if_empty(file_system, folder)
+    remove_if_empty(file_system, path)

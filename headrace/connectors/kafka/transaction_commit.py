@@ -25,11 +25,14 @@ from headrace.connectors.kafka.staged_records import (
     STAGED,
     KafkaPayload,
     StagedRecords,
+    delete_all_staged,
     delete_older_attempts,
     delete_staged,
     staged_records,
+    staging_folder,
 )
 from headrace.connectors.kafka.writers import TransactionalProducer
+from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.sink import CommitterContext, scope_of
 
@@ -164,9 +167,14 @@ class KafkaCommitter:
     became of the transaction, and the next call asks again.
     """
 
-    def __init__(self, payload: KafkaPayload, cluster: KafkaCluster) -> None:
+    def __init__(
+        self, payload: KafkaPayload, cluster: KafkaCluster, settings: Settings | None = None
+    ) -> None:
+        """`settings`: the job's, with the folder for staged records."""
         self._payload: Final = payload
         self._cluster: Final = cluster
+        self._settings: Final = settings or Settings()
+        self._is_in_doubt = False
         self._producer: Producer | None = None
         self._last_ids: dict[str, int] = {}
         self._scope = ""
@@ -184,8 +192,10 @@ class KafkaCommitter:
         try:
             producer = self._connected(scope)
             if checkpoint_id > self._last_ids.get(scope, -1):
+                self._is_in_doubt = True
                 producer.write(self._records(scope, checkpoint_id, staged))
                 self._last_ids[scope] = checkpoint_id
+            self._is_in_doubt = False
         except BaseException:
             self.close()
             raise
@@ -200,6 +210,15 @@ class KafkaCommitter:
             self.close()
             raise
         return self._last_ids.get(scope)
+
+    def delete_leftovers(self, scope: str, owner: str) -> None:
+        """Delete files of staged records, and abort the transaction that a failed commit may have left open."""
+        if self._is_in_doubt:
+            self.last_committed(scope)  # a new producer aborts it
+            self._is_in_doubt = False
+        folder = staging_folder(self._settings, owner)
+        if folder:
+            delete_all_staged(folder)
 
     def close(self) -> None:
         producer, self._producer = self._producer, None
@@ -270,7 +289,7 @@ def create_kafka_committer(context: CommitterContext, payload: bytes) -> KafkaCo
     """Make the committer of a KafkaSink; the entry point `kafka`."""
     decoded: Any = msgspec.msgpack.decode(payload, type=KafkaPayload)
     kafka_client()  # whether it is there is better known before the first commit
-    return KafkaCommitter(decoded, Brokers(decoded.config))
+    return KafkaCommitter(decoded, Brokers(decoded.config), context.settings)
 
 
 def _without_producer_settings(config: Mapping[str, str]) -> dict[str, str]:

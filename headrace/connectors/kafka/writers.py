@@ -6,6 +6,7 @@ committer uses, writes them in transactions.
 Source: Flink KafkaWriter.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -23,18 +24,25 @@ from headrace.connectors.files.sink.staging import (
 from headrace.connectors.kafka.clients import (
     REQUEST_TIMEOUT_S,
     ClientLog,
+    KafkaError,
     KafkaFencedError,
     KafkaRecord,
     create_producer,
     kafka_client,
 )
 from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
-from headrace.connectors.kafka.staged_records import INLINE_SIZE_MAX, StagedRecords, to_ipc_stream
+from headrace.connectors.kafka.staged_records import (
+    INLINE_SIZE_MAX,
+    StagedRecords,
+    staging_folder,
+    to_ipc_stream,
+)
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import SinkWriter, owner_of_sink
+from headrace.graph.pipeline_options import runs_in_batch
 
 WRITE_TIMEOUT_S: Final = 120.0
 """Time that brokers may take to acknowledge waiting records, or to commit a transaction."""
@@ -117,13 +125,22 @@ class TransactionalProducer:
         After an error nobody knows: ask the topics, with another producer. KafkaFencedError, KafkaError.
         """
         self._call(self._producer.begin_transaction)
-        for record in records:
-            self._call(produce_record, self._producer, record)
+        try:
+            for record in records:
+                self._call(produce_record, self._producer, record)
+        except BaseException:
+            self._abort()
+            raise
         self._call(self._producer.commit_transaction, WRITE_TIMEOUT_S)
 
     def close(self) -> None:
         """Leave; the next producer of the id, or the brokers after a while, abort an open transaction."""
         self._producer.purge()
+
+    def _abort(self) -> None:
+        """Abort the open transaction, for whose end readers of committed records wait; else the brokers do so, late."""
+        with contextlib.suppress(KafkaError):  # what failed first is what is told
+            self._call(self._producer.abort_transaction, REQUEST_TIMEOUT_S)
 
     def _call(self, method: Any, *arguments: Any) -> None:
         library = kafka_client()
@@ -184,7 +201,7 @@ class StagingKafkaWriter(SinkWriter):
         self._inline_size_bytes = 0
         self._staged: list[StagedRecords] = []
         self._file_count = 0
-        self._folder = _staging_folder(context)
+        self._folder = staging_folder(context.settings, owner_of_sink(context))
         self._token = system_random().randbytes(8).hex()
 
     def write_batch(self, batch: RecordBatch) -> None:
@@ -226,9 +243,12 @@ class StagingKafkaWriter(SinkWriter):
             path, content, digest = self._write_file(content), b"", digest_of(content)
         self._inline_size_bytes += len(content)
         if self._inline_size_bytes > WITHOUT_FOLDER_SIZE_MAX:
+            is_batch = runs_in_batch(self._context.settings)
+            event = "the job's end" if is_batch else "one checkpoint"
+            more = "" if is_batch else ", or take checkpoints more often"
             raise ProgramError(
-                f"more than {WITHOUT_FOLDER_SIZE_MAX >> 20} MB of records wait for one checkpoint, and there is no "
-                f"folder for them: set {CHECKPOINT_DIRECTORY.key}, or take checkpoints more often"
+                f"more than {WITHOUT_FOLDER_SIZE_MAX >> 20} MB of records of one subtask wait for {event}, and there "
+                f"is no folder for them: set {CHECKPOINT_DIRECTORY.key} to one that the driver reads too{more}"
             )
         self._staged.append(
             StagedRecords(
@@ -265,11 +285,3 @@ def serialized(batch: RecordBatch, schema: KafkaRecordSerializationSchema) -> li
         schema.serialize(row, time if time >= 0 else None)
         for row, time in zip(batch.rows(), times, strict=True)
     ]
-
-
-def _staging_folder(context: SubtaskContext) -> str:
-    """Return the folder for staged records of this sink; empty where no folder is shared with the driver."""
-    directory = context.settings.get_option(CHECKPOINT_DIRECTORY)
-    if not directory:
-        return ""
-    return f"{directory.rstrip('/')}/kafka-staging/{owner_of_sink(context)}"

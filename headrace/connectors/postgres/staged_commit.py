@@ -52,6 +52,11 @@ class StagedRowsCommitter:
         row = self._in_transaction(lambda: self._connection.execute(query, (scope,)).fetchone())
         return None if row is None else row[0]
 
+    def delete_leftovers(self, scope: str, owner: str) -> None:
+        """Delete the rows that a sink's subtasks staged."""
+        query = "DELETE FROM headrace_staging WHERE owner = %s"
+        self._in_transaction(lambda: self._connection.execute(query, (owner,)))
+
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -13,7 +13,6 @@ Source: Flink's batch execution mode (FLIP-134, FLIP-140).
 
 import contextlib
 import logging
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import partial, reduce
@@ -30,18 +29,9 @@ from pyspark.sql.types import StructType
 
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.checkpoint.options import STATE_BACKEND_TYPE
-from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
-    COMMIT_RETRIES,
-    CommitFailedError,
-    commit_pause_ms,
-    create_committer,
-    is_hopeless,
-)
 from headrace.connectors.dataframe.messages import SINK_COMMITTER, CommitPayload
 from headrace.core.config import Settings
-from headrace.core.errors import USER_EXCEPTIONS
-from headrace.core.ids import JobVertexId, OperatorId
-from headrace.functions.sink import commit_key
+from headrace.core.ids import JobId, JobVertexId, OperatorId
 from headrace.functions.source import SPLIT_COORDINATOR
 from headrace.graph.job_graph import (
     ChainedOperator,
@@ -51,6 +41,7 @@ from headrace.graph.job_graph import (
     PartitionerKind,
     VertexPayloads,
 )
+from headrace.spark.batch.batch_commits import BatchCommits, CommitTurn, await_tasks_of
 from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.dataframe_borders import (
     DataFrameOutput,
@@ -109,7 +100,8 @@ class BatchJob:
     """Plans, runs and commits one job, on the thread that calls `run`.
 
     `files`: those that travel with it. `worker_name`: of the Python workers that import them and no others; empty: any.
-    `cluster_settings`: those that the job's own come on top of, for what the driver does.
+    `cluster_settings`: those that the job's own come on top of, for what the driver does. `turn`: asked before output
+    is committed. The caller's thread is in the `job_group_of` the job.
     """
 
     def __init__(
@@ -121,6 +113,7 @@ class BatchJob:
         files: StageFiles | None = None,
         worker_name: str = "",
         cluster_settings: Settings | None = None,
+        turn: CommitTurn | None = None,
     ) -> None:
         self._program_spark: Final = spark
         self._spark: Final = _cloned(spark)
@@ -128,6 +121,7 @@ class BatchJob:
         self._output_pipe: Final = output_pipe
         self._sender: Final = sender
         self._files: Final = files
+        self._turn: Final = turn or CommitTurn()
         self._worker_name: Final = worker_name
         settings = dict(graph.settings)
         settings.pop(CHECKPOINTING_INTERVAL.key, None)
@@ -143,6 +137,15 @@ class BatchJob:
 
     def run(self) -> Iterator[StageReport]:
         """Run all stages, then yield the rows of collect sinks; output is committed before."""
+        await_tasks = partial(
+            await_tasks_of, self._spark.sparkContext, job_group_of(self._graph.job_id)
+        )
+        with BatchCommits(self._graph, self._driver_settings, self._turn, await_tasks) as commits:
+            reports = self._run_stages()
+            commits.commit(reports)
+        return (report for report in reports if report.collected)
+
+    def _run_stages(self) -> list[StageReport]:
         try:
             frames, told = self._planned()
             rows = reduce(DataFrame.unionByName, told).collect() if told else []
@@ -154,8 +157,7 @@ class BatchJob:
                 kept.unpersist()
         for vertex in self._graph.vertices:
             _LOG.debug("'%s' has finished", vertex.name)
-        self._commit(reports)
-        return (report for report in reports if report.collected)
+        return reports
 
     def dataframe(self) -> DataFrame:
         """Return the rows of the graph's one collect sink as a DataFrame of the program's session.
@@ -338,41 +340,10 @@ class BatchJob:
             return ()
         return assigned_splits(self._graph.job_id, vertex, self._driver_settings)
 
-    def _commit(self, reports: list[StageReport]) -> None:
-        """Make the prepared output of all sinks visible, once: Spark returned one report of each subtask."""
-        for vertex in self._graph.vertices:
-            for operator in vertex.operators:
-                effects = [
-                    content
-                    for report in sorted(reports, key=lambda one: one.subtask_index)
-                    if report.operator_id == operator.operator_id
-                    for content in report.committables
-                ]
-                if operator.committer and effects:
-                    self._commit_sink(operator, effects)
 
-    def _commit_sink(self, operator: ChainedOperator, effects: list[bytes]) -> None:
-        settings = self._driver_settings
-        key = commit_key(self._graph.job_id.hex(), operator.operator_id.hex(), COMMIT_ID)
-        committer = create_committer(operator, settings, {})
-        retries = settings.get_option(COMMIT_RETRIES)
-        try:
-            for attempt in range(retries + 1):
-                try:
-                    committer.commit(key, COMMIT_ID, effects)
-                    return
-                except USER_EXCEPTIONS as error:
-                    if attempt == retries or is_hopeless(error):
-                        raise CommitFailedError(operator.name, COMMIT_ID, error) from error
-                    _LOG.warning(
-                        "sink '%s' could not commit, and tries again: %s: %s",
-                        operator.name,
-                        type(error).__name__,
-                        error,
-                    )
-                    threading.Event().wait(commit_pause_ms(attempt) / 1000)
-        finally:
-            committer.close()
+def job_group_of(job_id: JobId) -> str:
+    """Return the name of Spark's job group that the stages of a job are in."""
+    return job_id.hex()
 
 
 def writes_dataframe(operator: ChainedOperator) -> bool:

@@ -75,7 +75,8 @@ from headrace.graph.job_plan import JobPlan, job_type_of
 from headrace.graph.pipeline_options import PYTHON_FILES
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.service import RpcService
-from headrace.spark.batch.batch_job import BatchJob
+from headrace.spark.batch.batch_commits import CommitTurn
+from headrace.spark.batch.batch_job import BatchJob, job_group_of
 from headrace.spark.batch.batch_progress import BatchProgress
 from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.stage_body import failure_in
@@ -89,7 +90,8 @@ _CANCEL_S: Final = 10.0
 _CANCELS_MAX: Final = 20
 _COLLECTED_MAX: Final = 1 << 62
 _COLLECTED_WAIT_S: Final = 0.2
-_ENDING: Final = (JobStatus.CANCELLING, JobStatus.FAILING)
+_ENDS: Final = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
+"""States of a job that is being ended, and how it ends then."""
 _LAST_STATES: Final = {
     JobStatus.FINISHED: ExecutionState.FINISHED,
     JobStatus.FAILED: ExecutionState.CANCELED,
@@ -156,6 +158,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._configuration: Final = describe_configuration(graph, self.settings)
         settings = {**graph.settings, CHECKPOINTING_INTERVAL.key: "0 ms"}
         self._checkpoints: Final = describe_checkpointing(self.settings.with_values(settings))
+        self._turn: Final = CommitTurn()
         self._has_ended: Final = asyncio.Event()
         # Set once the thread of the job needs Spark no more.
         self._has_left_spark: Final = threading.Event()
@@ -257,7 +260,9 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
 
     def fail_for_good(self, error: BaseException) -> None:
         """Fail the job: it cannot run on this cluster any more."""
-        if self._status.is_globally_terminal_state() or self._status in _ENDING:
+        if self._status.is_globally_terminal_state() or self._status in _ENDS:
+            return
+        if not self._forestalls("fail"):
             return
         self._failed(error_info_of(error), None)
         self._become(JobStatus.FAILING)
@@ -325,9 +330,21 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         _LOG.info("job %s (%s) is %s%s", self._graph.name, self._graph.job_id, status.name, why)
 
     def _cancel(self) -> None:
-        if self._status is JobStatus.RUNNING:
+        if self._status is JobStatus.RUNNING and self._forestalls("be cancelled"):
             self._become(JobStatus.CANCELLING)
             start_thread("headrace-batch-cancel", self._end_stages)
+
+    def _forestalls(self, what: str) -> bool:
+        """Return whether the job can still end before it commits."""
+        can = self._turn.forestall_commits()
+        if not can:
+            _LOG.warning(
+                "job %s (%s) was to %s, and commits its output: it ends with that, and tries no failed commit again",
+                self._graph.name,
+                self._graph.job_id,
+                what,
+            )
+        return can
 
     def _report(self, report: SubtaskReport) -> None:
         phase = self._progress.phase
@@ -358,8 +375,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             else:
                 self._failed(info, (JobVertexId.from_hex(told.vertex_id), told.subtask_index))
             self._become(JobStatus.FAILING)
-        is_cancelled = self._status is JobStatus.CANCELLING
-        self._end(JobStatus.CANCELED if is_cancelled else JobStatus.FAILED)
+        self._end(JobStatus.FAILED)
 
     def _failed(self, error: ErrorInfo, place: tuple[JobVertexId, int] | None) -> None:
         now_ms, task = self.clock.now_ms(), ""
@@ -370,8 +386,8 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._exceptions = (RootExceptionInfo(ExceptionInfo(error, now_ms, task)),)
 
     def _end(self, status: JobStatus) -> None:
-        if self._status is JobStatus.CANCELLING:
-            status = JobStatus.CANCELED  # the last stage may have ended in between
+        # The last stage may have ended in between.
+        status = _ENDS.get(self._status, status)
         self._progress.end(_LAST_STATES[status], self.clock.now_ms())
         self._become(status)
         for coordinator in self._collected.values():
@@ -433,7 +449,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
 
     def _run_stages(self) -> list[StageReport]:
         """Run all stages, and return the rows of collect sinks."""
-        group = self._graph.job_id.hex()
+        group = job_group_of(self._graph.job_id)
         host, context = self._host, self._host.spark.sparkContext
         context.setJobGroup(group, self._graph.name, interruptOnCancel=True)
         pipe = f"{host.pipe_folder}/reports-{group}" if host.pipe_folder else ""
@@ -453,6 +469,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
                 files,
                 self._workers,
                 self.settings.with_values(dict(host.memory)),
+                self._turn,
             )
             return list(job.run())
         finally:
@@ -490,7 +507,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             if self._has_left_spark.is_set():
                 return
             try:
-                self._host.spark.sparkContext.cancelJobGroup(self._graph.job_id.hex())
+                self._host.spark.sparkContext.cancelJobGroup(job_group_of(self._graph.job_id))
             except Exception as error:
                 # Where the application has ended meanwhile, so have its stages.
                 _LOG.warning(

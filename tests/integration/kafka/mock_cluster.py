@@ -16,7 +16,13 @@ from collections.abc import Iterator, Sequence
 
 from confluent_kafka import Producer
 
+from headrace.connectors.kafka.clients import KafkaRecord
 from headrace.connectors.kafka.sink import CONTROL_TOPIC
+from headrace.connectors.kafka.transaction_commit import read_to_end
+from headrace.connectors.kafka.writers import RecordProducer
+
+PARTITIONS = range(4)
+"""Those of each topic that the brokers make when somebody asks for it."""
 
 
 @contextlib.contextmanager
@@ -35,6 +41,23 @@ def running_cluster(*topics: str) -> Iterator[str]:
         process.stdin.close()
         process.wait(10)
         process.stdout.close()
+
+
+def send(servers: str, topic: str, values: Sequence[str]) -> None:
+    """Write values to the partitions of a topic in turn."""
+    producer = RecordProducer({"bootstrap.servers": servers, "linger.ms": 0})
+    for number, value in enumerate(values):
+        producer.send(KafkaRecord(topic, None, value.encode(), number % len(PARTITIONS)))
+    producer.flush()
+
+
+def values_in(servers: str, topic: str) -> list[str]:
+    """Every value of a topic, partition by partition."""
+    found: list[str] = []
+    for partition in PARTITIONS:
+        records = read_to_end({"bootstrap.servers": servers}, topic, partition)
+        found += [record.value.decode() for record in records if record.value is not None]
+    return found
 
 
 def serve(broker_count: int, topics: Sequence[str]) -> None:

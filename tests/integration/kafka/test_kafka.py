@@ -14,9 +14,8 @@ from headrace.connectors.kafka.transaction_commit import (
     Brokers,
     KafkaCommitter,
     last_ids,
-    read_to_end,
 )
-from headrace.connectors.kafka.writers import RecordProducer
+from headrace.connectors.kafka.writers import TransactionalProducer
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.datastream.connectors.kafka import (
@@ -29,14 +28,13 @@ from headrace.datastream.connectors.kafka import (
 from headrace.functions.serialization import SerializationSchema, SimpleStringSchema
 from headrace.functions.sink import DeliveryGuarantee
 from testkit.exactly_once import compare_output
-from tests.integration.kafka.mock_cluster import running_cluster
+from tests.integration.kafka.mock_cluster import PARTITIONS, running_cluster, send, values_in
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.replays import SourceJob
 from tests.unit.connectors.sink_world import SinkWorld
 
 pytestmark = pytest.mark.integration
 TEXT = Types.STRING()
-PARTITIONS = range(4)
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +80,6 @@ def world_of(servers: str, topic: str) -> SinkWorld:
     )
 
 
-def values_in(servers: str, topic: str) -> list[str]:
-    found: list[str] = []
-    for partition in PARTITIONS:
-        records = read_to_end({"bootstrap.servers": servers}, topic, partition)
-        found += [record.value.decode() for record in records if record.value is not None]
-    return found
-
-
 def test_checkpoints_are_transactions_and_a_new_driver_knows_which_were_written(
     servers: str, topic: str
 ) -> None:
@@ -131,16 +121,25 @@ def test_records_are_sent_as_they_come_where_that_is_wanted(
     assert found.index("a:1") < found.index("a:2")
 
 
+def test_a_transaction_whose_records_cannot_be_read_is_aborted(servers: str, topic: str) -> None:
+    config = {"bootstrap.servers": servers, "linger.ms": 0}
+    producer = TransactionalProducer(config, f"id-{topic}")
+
+    def records() -> Iterator[KafkaRecord]:
+        yield KafkaRecord(topic, None, b"begun")
+        raise FileNotFoundError("the second one")
+
+    with pytest.raises(FileNotFoundError, match="the second one"):
+        producer.write(records())
+    # A client with an open transaction begins no other.
+    producer.write([KafkaRecord(topic, None, b"whole")])
+    producer.close()
+    assert "whole" in values_in(servers, topic)
+
+
 def source_of(servers: str, topic: str, **more: Any) -> Any:
     builder = KafkaSource.builder().set_bootstrap_servers(servers).set_topics(topic)
     return builder.set_value_only_deserializer(SimpleStringSchema())
-
-
-def send(servers: str, topic: str, values: list[str]) -> None:
-    producer = RecordProducer({"bootstrap.servers": servers, "linger.ms": 0})
-    for number, value in enumerate(values):
-        producer.send(KafkaRecord(topic, None, value.encode(), number % len(PARTITIONS)))
-    producer.flush()
 
 
 def poll_until(job: SourceJob, is_done: Callable[[], bool]) -> None:

@@ -21,6 +21,7 @@ from headrace.connectors.postgres.sink import JdbcSink
 from headrace.connectors.postgres.staged_commit import StagedRowsCommitter, StagedRowsLostError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
+from headrace.functions.sink import DeletesLeftovers
 from testkit.exactly_once import compare_output
 from tests.integration.postgres.postgres_server import running_server
 from tests.unit.connectors.connector_contexts import ConnectorContext
@@ -94,6 +95,26 @@ def test_a_statement_that_fails_leaves_nothing_of_its_checkpoint(
     database.execute("ALTER TABLE results DROP CONSTRAINT results_number_check")
     world.commit()
     assert len(results(database)) == 3
+    close(world)
+
+
+def test_a_job_that_commits_no_more_leaves_no_staged_rows(
+    database: Any, server: JdbcConnectionOptions
+) -> None:
+    world = world_of(JdbcSink.exactly_once_sink(INSERT, ROW, server))
+    world.write(0, 2)
+    world.publish()
+    query = "SELECT owner FROM headrace_staging"
+    ((owner,),) = database.execute(query).fetchall()
+    insert = (
+        "INSERT INTO headrace_staging SELECT %s, 'other', 0, 0, 0, content FROM headrace_staging"
+    )
+    database.execute(insert, ("of another job",))
+    assert isinstance(world.committer, DeletesLeftovers)
+    for _ in range(2):
+        world.committer.delete_leftovers("lineage/sink", owner)
+    assert database.execute(query).fetchall() == [("other",)]
+    assert results(database) == []
     close(world)
 
 

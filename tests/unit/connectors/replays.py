@@ -80,6 +80,7 @@ class SourceJob:
         value_type: TypeInformation,
         snapshot: Snapshot | None = None,
         owners: Sequence[int] = (0,),
+        settings: Settings | None = None,
     ) -> None:
         self.clock = ManualClock()
         self._waiting: list[tuple[int, Callable[[], None]]] = []
@@ -96,7 +97,7 @@ class SourceJob:
         self.outputs = [Rows() for _ in range(parallelism)]
         self.has_ended = [False] * parallelism
         self.contexts = [
-            ConnectorContext(value_type, index, parallelism, self.clock)
+            ConnectorContext(value_type, index, parallelism, self.clock, settings=settings)
             for index in range(parallelism)
         ]
         self.readers = [source.create_reader(context) for context in self.contexts]

@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from pyarrow import fs
 
+from headrace.checkpoint.storage.file_systems import folder_entries
 from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.connectors.files.paths import file_system_of, persist_file, persist_names, place_below
 from headrace.connectors.files.sink.committables import (
@@ -92,8 +94,23 @@ class FileCommitter:
         note = self._note_file(scope).read()
         return None if note is None else note.last_id
 
+    def delete_leftovers(self, scope: str, owner: str) -> None:
+        """Delete the files that a sink's subtasks staged, and merged ones that wait for their names."""
+        for folder in staging_folders(self._file_system, self._base_path):
+            if folder.owner == owner:
+                place = self._place(folder.name)
+                delete_files(self._file_system, place, (PENDING, IN_PROGRESS), frozenset())
+                remove_if_spent(self._file_system, place)
+        merging = f"{HIDDEN_PREFIX}merging-{self._compacted_prefix(scope)}"
+        for info in folder_entries(self._file_system, self._base_path):
+            if info.base_name.startswith(merging) and info.type is fs.FileType.File:
+                delete_file(self._file_system, info.path)
+
     def close(self) -> None:
         pass
+
+    def _compacted_prefix(self, scope: str) -> str:
+        return f"{self._payload.part_prefix}-compacted-{digest_of_scope(scope)}-"
 
     def _make_visible(
         self,
@@ -140,9 +157,7 @@ class FileCommitter:
         decided = plan_compaction(
             [*note.waiting, *map(WaitingFile, new)], compaction, is_input_ended=is_input_ended
         )
-        stem = (
-            f"{self._payload.part_prefix}-compacted-{digest_of_scope(note.scope)}-{checkpoint_id}"
-        )
+        stem = f"{self._compacted_prefix(note.scope)}{checkpoint_id}"
         merged = publish_groups(
             self._file_system,
             self._base_path,

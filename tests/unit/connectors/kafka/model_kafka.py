@@ -94,15 +94,18 @@ class ModelConsumer:
         for where, position in self.positions.items():
             if where in self.paused:
                 continue
-            new = [one for one in self.log.partitions[where] if one.at >= position]
-            taken += new[: self.log.at_a_time]
+            room = min(self.log.at_a_time, count - len(taken))
+            if not room:
+                break
+            new = [one for one in self.log.partitions[where] if one.at >= position][:room]
+            taken += new
             end = self.log.end_of(where)
             if new:
-                self.positions[where] = new[: self.log.at_a_time][-1].at + 1
+                self.positions[where] = new[-1].at + 1
             elif self.told_end.get(where) != end:
                 self.told_end[where] = end
                 taken.append(ModelMessage(where, end, code=KafkaError._PARTITION_EOF))
-        return taken[:count]
+        return taken
 
     def pause(self, wanted: Sequence[Any]) -> None:
         self.paused |= {_key(one) for one in wanted}

@@ -35,6 +35,7 @@ from headrace.connectors.kafka.transaction_commit import (
     last_ids,
     read_to_end,
 )
+from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
@@ -44,7 +45,8 @@ from headrace.datastream.connectors.kafka import (
     KafkaTopicSelector,
 )
 from headrace.functions.serialization import SerializationSchema, SimpleStringSchema
-from headrace.functions.sink import DeliveryGuarantee, commit_key
+from headrace.functions.sink import FINAL_CHECKPOINT, DeliveryGuarantee, commit_key
+from headrace.graph.pipeline_options import RUNTIME_MODE
 from testkit.exactly_once import compare_output
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.sink_world import WITH_CHECKPOINTS, Crash, SinkWorld
@@ -245,8 +247,19 @@ def test_too_much_for_a_checkpoint_without_a_folder_is_refused_with_a_way_out(
         world.write(0, 1)
         world.checkpoint()  # each is small
     world.write(0, 2000)
-    with pytest.raises(ProgramError, match=r"set execution\.checkpointing\.dir"):
+    with pytest.raises(ProgramError, match=r"set execution\.checkpointing\.dir .*checkpoints more"):
         world.checkpoint()
+
+
+def test_too_much_for_the_end_of_a_job_in_batch_mode_is_refused_without_a_word_of_checkpoints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writers, "WITHOUT_FOLDER_SIZE_MAX", 2000)
+    settings = Settings({RUNTIME_MODE.key: "BATCH"})
+    writer = sink().create_writer(ConnectorContext(TEXT, settings=settings))
+    writer.write_batch(RecordBatch.of_rows(BatchType(TEXT), ["." * 3000]))
+    with pytest.raises(ProgramError, match=r"wait for the job's end.*dir to one that.*reads too$"):
+        writer.prepare_commit(FINAL_CHECKPOINT)
 
 
 def test_staged_files_that_somebody_deleted_are_noticed(
@@ -272,6 +285,39 @@ def test_what_a_writer_did_not_hand_over_goes_with_it(
     assert len(list(tmp_path.rglob("*.arrow"))) == 2
     world.writers[0].close()
     assert list(tmp_path.rglob("*.arrow")) == []
+
+
+def test_a_job_that_commits_no_more_leaves_no_file_and_no_open_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "INLINE_SIZE_MAX", 0)
+    brokers = ModelBrokers()
+    world = world_of(brokers, tmp_path)
+    world.write(0, 2)
+    world.abort()
+    world.attempt += 1
+    world.start()
+    world.write(1, 1)
+    world.publish()
+    (owner,) = (tmp_path / "kafka-staging").iterdir()
+    (owner.parent / "other").mkdir()
+    (owner.parent / "other" / "0-0-ab-0.arrow").touch()
+    committer = KafkaCommitter(payload(), brokers, world.settings)
+    epochs = brokers.epochs.copy()
+    committer.delete_leftovers("lineage/sink", "other owner")
+    assert brokers.epochs == epochs, "nobody is shut out where nothing was begun"
+    assert len(list(owner.iterdir())) >= 2
+    brokers.dies_after = 1
+    assert world.latest is not None
+    contents = [one for pending in world.latest.pending.values() for one in pending]
+    with pytest.raises(Crash):
+        committer.commit("lineage/sink/9", 9, contents)
+    assert len(brokers.open) == 1
+    for _ in range(2):
+        committer.delete_leftovers("lineage/sink", owner.name)
+    assert brokers.open == {} and brokers.values() == []
+    assert [one.name for one in tmp_path.rglob("*.arrow")] == ["0-0-ab-0.arrow"]
+    assert not owner.exists()
 
 
 @given(

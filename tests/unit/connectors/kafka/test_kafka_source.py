@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.connectors.json.json_rows import JsonRowDeserializationSchema
 from headrace.connectors.kafka.enumerator import NoOffsetError
 from headrace.connectors.kafka.offsets import KafkaPartitionSplit, owner_of
+from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import Types
@@ -23,6 +24,7 @@ from headrace.datastream.connectors.kafka import (
 )
 from headrace.functions.serialization import SimpleStringSchema
 from headrace.functions.source import Boundedness
+from headrace.graph.pipeline_options import RUNTIME_MODE
 from tests.unit.connectors.kafka.model_kafka import ModelLog, creating
 from tests.unit.connectors.replays import Life, SourceJob, lives, rows_of
 
@@ -86,6 +88,24 @@ def test_a_bounded_source_reads_what_there_is_when_it_starts(log: ModelLog) -> N
     assert sorted(job.rows) == ["a", "b", "c", "d"]
     times = [time for o in job.outputs for batch in o.batches for time in stamps(batch)]
     assert sorted(times) == [1000, 1000, 1001, 1002]
+
+
+@pytest.mark.parametrize("at_a_time", [1, 3, 4, 100])
+def test_in_batch_mode_the_batches_are_the_same_however_fast_brokers_answer(
+    log: ModelLog, monkeypatch: pytest.MonkeyPatch, at_a_time: int
+) -> None:
+    monkeypatch.setattr("headrace.connectors.kafka.reader.RECORD_COUNT_MAX", 4)
+    log.at_a_time = at_a_time
+    log.create("t", 3)
+    log.append("t", 0, *"abcdefghij")
+    log.append("t", 2, *"klmn", gap=1)
+    job = SourceJob(
+        bounded(), 1, bounded().produced_type, settings=Settings({RUNTIME_MODE.key: "BATCH"})
+    )
+    log.append("t", 0, "later")
+    job.run_to_end()
+    batches = ["".join(batch.rows()) for batch in job.outputs[0].batches]
+    assert batches == ["abcd", "efgh", "ij", "klmn"]
 
 
 def test_messages_that_hold_no_record_are_left_out(log: ModelLog) -> None:

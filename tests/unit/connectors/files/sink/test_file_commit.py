@@ -24,11 +24,20 @@ from headrace.connectors.files.sink.committables import (
 from headrace.connectors.files.sink.compaction import FileCompactor, FileCompactStrategy
 from headrace.connectors.files.sink.file_commit import FileCommitError, create_file_committer
 from headrace.connectors.files.sink.file_sink import FileSink
-from headrace.connectors.files.sink.note_file import NoteDamagedError, NoteLostError
+from headrace.connectors.files.sink.note_file import (
+    NoteDamagedError,
+    NoteLostError,
+    digest_of_scope,
+)
 from headrace.connectors.files.sink.staging import MARKER
 from headrace.core.config import Settings
 from headrace.core.types.type_info import Types
-from headrace.functions.sink import FINAL_CHECKPOINT, CommitterContext, commit_key
+from headrace.functions.sink import (
+    FINAL_CHECKPOINT,
+    CommitterContext,
+    DeletesLeftovers,
+    commit_key,
+)
 from tests.unit.connectors.files.sink.file_commit_world import (
     compacting,
     files,
@@ -71,6 +80,33 @@ def test_the_folder_says_which_checkpoint_it_was_given_last(tmp_path: Path) -> N
     world.checkpoint()
     world.checkpoint()
     assert world.last_committed() == 1
+
+
+def test_a_job_that_commits_no_more_leaves_no_staged_file(tmp_path: Path) -> None:
+    builder = text_builder(tmp_path).with_rolling_policy(
+        RollingPolicy.default_rolling_policy(part_size=1)
+    )
+    world = world_of(builder.build())
+    world.write(0, 2)
+    world.write(1, 2)
+    world.abort()  # whole files, and then some that are begun
+    world.write(0, 3)
+    (owner,) = {name.split("-")[1] for name in hidden_folders(tmp_path)}
+    other = tmp_path / f".headrace-{'0' * 16}-0-0-{'1' * 16}"
+    other.mkdir()
+    (other / "part.pending").touch()
+    merging = tmp_path / f".headrace-merging-part-compacted-{digest_of_scope('lineage/sink')}-1-0"
+    merging.touch()
+    committer = world.new_committer()
+    assert isinstance(committer, DeletesLeftovers)
+    for _ in range(2):
+        committer.delete_leftovers("lineage/sink", owner)
+    assert list(tmp_path.iterdir()) == [other]
+    assert hidden(tmp_path) == ["part.pending"]
+
+
+def hidden_folders(path: Path) -> list[str]:
+    return [one.name for one in path.glob(".headrace-*") if one.is_dir()]
 
 
 def hidden(path: Path) -> list[str]:
