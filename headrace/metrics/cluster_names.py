@@ -65,14 +65,14 @@ MANAGED_USED = _row(
     _G,
     "bytes",
     _PROCESS,
-    "What RocksDB uses of the memory that its databases share; of a TaskManager alone.",
+    "What RocksDB and columnar states hold, which may be more than managed memory; of a TaskManager alone.",
 )
 MANAGED_TOTAL = _row(
     "Status.Flink.Memory.Managed.Total",
     _G,
     "bytes",
     _PROCESS,
-    "Memory that RocksDB's databases share; 0 where no state lies in RocksDB.",
+    "Managed memory, or what RocksDB's databases share where that is more.",
 )
 CONTROL_THREAD_LAG = _row(
     "Status.Headrace.ControlThread.LagMs",

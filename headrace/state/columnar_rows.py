@@ -17,6 +17,7 @@ from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
+from headrace.core.process.state_memory import StateMemory
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
 from headrace.state.backend import Snapshotable
 from headrace.state.columns import KEY_GROUP
@@ -39,7 +40,12 @@ FrozenTables = Callable[[], Sequence[pa.Table]]
 
 
 class ColumnarState(Snapshotable, ABC):
-    """Base of a columnar state called `name`; its snapshots are rows with their key group in `key_group`."""
+    """Base of a columnar state called `name`; its snapshots are rows with their key group in `key_group`.
+
+    `memory`: the account of what it holds, once it is registered; whoever changes the state keeps it.
+    """
+
+    memory: StateMemory
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -54,6 +60,7 @@ class ColumnarState(Snapshotable, ABC):
 
     def register(self, states: OperatorStateHandler) -> Iterator[pa.Table]:
         """Become part of snapshots; return what was restored of the subtask's own keys, without `key_group`."""
+        self.memory = states.account_of(self._name)
         chunks = states.register(self._name, self)
         tables = read_tables(chunks, states.reader, states.key_space.key_groups)
         return (table.drop_columns([KEY_GROUP]) for table in tables)
@@ -153,13 +160,15 @@ def is_merge_due(pending_size: int, merged_size: int) -> bool:
 class MergedRows:
     """The table `merged` and, in order of arrival, `pending` tables that are not merged into it yet.
 
-    `size_of` returns the cost of merging a table, in rows. All tables have the columns of `schema`.
+    `size_of` returns the cost of merging a table, in rows. All tables have the columns of `schema`. `memory`: the
+    account of what they hold.
     """
 
     def __init__(
         self,
         schema: pa.Schema,
         pending: list[pa.Table],
+        memory: StateMemory,
         size_of: Callable[[pa.Table], int] = lambda table: table.num_rows,
     ) -> None:
         self._size_of = size_of
@@ -167,11 +176,18 @@ class MergedRows:
         self.pending = pending
         self._merged_size = 0
         self._pending_size = sum(map(size_of, pending))
+        self._memory = memory
+        memory.resize(sum(table.nbytes for table in pending))
 
     @property
     def tables(self) -> list[pa.Table]:
         """All rows, merged ones first."""
         return [self.merged, *self.pending]
+
+    @property
+    def size_bytes(self) -> int:
+        """What all tables hold."""
+        return self._memory.size_bytes
 
     @property
     def is_merge_due(self) -> bool:
@@ -182,11 +198,13 @@ class MergedRows:
         """Add new rows, at least one."""
         self.pending.append(rows)
         self._pending_size += self._size_of(rows)
+        self._memory.grow(rows.nbytes)
 
     def replace(self, merged: pa.Table) -> None:
         """Hold `merged` in place of all rows."""
         self.merged, self.pending = merged, []
         self._merged_size, self._pending_size = self._size_of(merged), 0
+        self._memory.resize(merged.nbytes)
 
 
 def table_with_hashes(batch: RecordBatch, schema: pa.Schema, *more: pa.Array) -> pa.Table:

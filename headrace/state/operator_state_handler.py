@@ -21,6 +21,7 @@ from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.operator_spec import OperatorTypes
+from headrace.core.process.state_memory import StateMemory, row_buffer_bytes
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.state.backend import FrozenPart, FrozenState, Snapshotable
 from headrace.state.evolution import StateIncompatibleError
@@ -88,6 +89,7 @@ class OperatorStateHandler:
         self._clock = clock or SystemClock()
         self.scratch = scratch
         self._snapshotables: dict[str, Snapshotable] = {}
+        self._accounts: list[StateMemory] = []
         self._restored_keyed = RestoredKeyedState(self._chunks, self.reader, key_groups)
         self._keyed_backend: TypedStateBackend[Any] | None = None
         self._has_warned = False
@@ -143,6 +145,17 @@ class OperatorStateHandler:
             if chunk.name == name and chunk.table not in _OF_BACKENDS
         ]
 
+    def account_of(self, state_name: str) -> StateMemory:
+        """Return the account of what a columnar state holds, which ends with `close`."""
+        account = StateMemory(self._operator_name, state_name, self._settings)
+        self._accounts.append(account)
+        return account
+
+    @property
+    def row_buffer_bytes(self) -> int:
+        """Size of the rows that the operator collects before it writes them out."""
+        return row_buffer_bytes(self._settings)
+
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenState]:
         """Return all present state, to be written on another thread."""
         self._warn_of_pickles()
@@ -174,6 +187,8 @@ class OperatorStateHandler:
 
     def close(self) -> None:
         """Release all resources; idempotent."""
+        for account in self._accounts:
+            account.close()
         if self._keyed_backend is not None:
             self._keyed_backend.close()
 

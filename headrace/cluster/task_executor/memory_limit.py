@@ -1,5 +1,6 @@
 """MemoryLimit: ends a TaskManager, or a task of Spark, that holds more memory than it may, and tells tasks the cause.
 
+The cause names the operator whose columnar state is largest, where such states are a tenth of what is held or more.
 The kernel would end whichever process of the host it likes, without a word; and a limit of the address space would
 count what is only reserved. Without a limit a TaskManager may take what nobody else needs: it ends once the host, or
 the container, is short of memory and it holds more than its share of it.
@@ -24,6 +25,7 @@ from headrace.core.process.process_memory import (
     container_memory_bytes,
     resident_memory_bytes,
 )
+from headrace.core.process.state_memory import columnar_state_bytes, columnar_state_text
 
 MEMORY_LIMIT: Final = ConfigOption[SizeBytes | None](
     "headrace.taskmanager.memory.limit",
@@ -54,6 +56,7 @@ PATIENCE_MS: Final = 3_000.0
 _LOG: Final = logging.getLogger(__name__)
 _GROWTH: Final = 1.1
 _NEAR: Final = 4
+_TENTH: Final = 10
 _TAKEN_PER_MS: Final = 4 << 20
 """What one core takes that does nothing but allocate; twice what was measured."""
 _CORE_COUNT: Final = os.cpu_count() or 1
@@ -65,7 +68,7 @@ class MemoryLimit:
 
     `stop_tasks` is told what was exceeded, and returns whether a task goes on; then `end` or, where they do not stop,
     `exit_now` is called once. `is_own`: the process is the TaskManager's alone, so that its end frees its memory.
-    `advice` says what to do.
+    `advice` says what to do; `measure_states` and `describe_states`: the columnar states of the process.
     """
 
     def __init__(
@@ -82,6 +85,8 @@ class MemoryLimit:
         f"('{PROCESS_MEMORY.key}')",
         measure: Callable[[], int] = resident_memory_bytes,
         measure_available: Callable[[], int] = available_memory_bytes,
+        measure_states: Callable[[], int] = columnar_state_bytes,
+        describe_states: Callable[[], str] = columnar_state_text,
     ) -> None:
         self._clock: Final = clock
         self._schedule: Final = schedule
@@ -94,6 +99,8 @@ class MemoryLimit:
         self._exit_now: Final = exit_now
         self._measure: Final = measure
         self._measure_available: Final = measure_available
+        self._measure_states: Final = measure_states
+        self._describe_states: Final = describe_states
         self._was_short = False
 
     def start(self) -> None:
@@ -121,7 +128,7 @@ class MemoryLimit:
             self._exceeded(
                 held_bytes,
                 f"its process holds {size_text(held_bytes)} of memory and may hold {size_text(limit_bytes)} "
-                f"('{MEMORY_LIMIT.key}'); {self._advice}",
+                f"('{MEMORY_LIMIT.key}'); {self._states_text(held_bytes)}{self._advice}",
             )
         else:
             self._schedule(INTERVAL_MS, self.watch)
@@ -137,13 +144,18 @@ class MemoryLimit:
                     held_bytes,
                     f"its process holds {size_text(held_bytes)} of memory, more than its share of "
                     f"{size_text(self._share_bytes)}, and its host or container has only {size_text(available_bytes)} "
-                    f"left ('{MEMORY_RESERVE.key}'); {self._advice}",
+                    f"left ('{MEMORY_RESERVE.key}'); {self._states_text(held_bytes)}{self._advice}",
                 )
                 return
         # All cores together take as long to what is near as the next look may wait.
         away_ms = (available_bytes - _NEAR * self._reserve_bytes) / (_TAKEN_PER_MS * _CORE_COUNT)
         delay_ms = min(max(QUICK_INTERVAL_MS, away_ms), SLOW_INTERVAL_MS)
         self._schedule(delay_ms, self.watch)
+
+    def _states_text(self, held_bytes: int) -> str:
+        """Say who holds columnar state, unless others hold almost everything."""
+        is_much = self._measure_states() * _TENTH >= held_bytes
+        return f"{self._describe_states()}; " if is_much else ""
 
     def _exceeded(self, first_bytes: int, reason: str) -> None:
         since_ms = self._clock.monotonic_ms()

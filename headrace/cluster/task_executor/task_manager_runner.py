@@ -39,6 +39,7 @@ from headrace.core.process.memory_parts import (
     process_memory_bytes,
 )
 from headrace.core.process.process_memory import physical_memory_bytes, resident_memory_bytes
+from headrace.core.process.state_memory import columnar_state_bytes
 from headrace.core.randomness import SeededRandom, quick_random, system_random
 from headrace.core.security.tls import client_context, server_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -170,9 +171,12 @@ class LocalTaskManager:
             self._shuffle.close()
 
     def process_metrics(self) -> dict[str, float]:
-        """Return the metrics of the process, its network memory and RocksDB's, by their full names. Any thread."""
+        """Return the metrics of the process, its network and managed memory, by their full names. Any thread."""
         network = {f"Status.{name}": value for name, value in self.metrics.snapshot().items()}
-        used, total = shared_memory_usage()
+        in_rocksdb, of_rocksdb = shared_memory_usage()
+        # RocksDB may have been given more than managed memory.
+        total = max(of_rocksdb, own_memory_parts(self._settings).managed)
+        used = in_rocksdb + columnar_state_bytes()
         managed = {MANAGED_USED.name: float(used), MANAGED_TOTAL.name: float(total)}
         return process_metrics(process_memory_bytes(self._settings)) | network | managed
 

@@ -3,7 +3,7 @@
 One number, `taskmanager.memory.process.size`, is divided into parts by `memory_parts`, which is pure. What a part is
 for in a Python process: tasks' objects (task heap), the interpreter with its libraries (framework heap), Arrow's and
 sockets' buffers (framework off-heap), what user libraries take natively (task off-heap), batches on their way
-(network), RocksDB (managed), and stacks and fragmentation (overhead).
+(network), RocksDB and columnar state (managed), and stacks and fragmentation (overhead).
 Source: Flink ProcessMemoryUtils, TaskExecutorFlinkMemoryUtils, TaskExecutorProcessUtils, TaskManagerOptions.
 """
 
@@ -71,7 +71,9 @@ MANAGED_MEMORY: Final = ConfigOption[SizeBytes | None](
     "taskmanager.memory.managed.size",
     SizeBytes,
     None,
-    "Managed memory of a TaskManager: RocksDB's, where `state.backend.rocksdb.memory.fixed-per-slot` is not set.",
+    "Managed memory of a TaskManager: RocksDB's, where `state.backend.rocksdb.memory.fixed-per-slot` is not set, and "
+    "that of columnar states, of whose excess the log tells. Rows that are sorted, or wait for the end of their key, "
+    "are written to files beyond an eighth of it (16 to 64 mb).",
 )
 NETWORK_FRACTION: Final = ConfigOption(
     "taskmanager.memory.network.fraction",
@@ -112,6 +114,25 @@ OVERHEAD_MAX: Final = ConfigOption(
     SizeBytes(1 << 30),
     "Most overhead of a TaskManager.",
 )
+
+
+PART_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    PROCESS_MEMORY,
+    FLINK_MEMORY,
+    FRAMEWORK_HEAP,
+    FRAMEWORK_OFF_HEAP,
+    TASK_HEAP,
+    TASK_OFF_HEAP,
+    MANAGED_FRACTION,
+    MANAGED_MEMORY,
+    NETWORK_FRACTION,
+    NETWORK_MIN,
+    NETWORK_MAX,
+    OVERHEAD_FRACTION,
+    OVERHEAD_MIN,
+    OVERHEAD_MAX,
+)
+"""All that `memory_parts` reads."""
 
 
 class MemoryParts(msgspec.Struct, frozen=True):

@@ -25,6 +25,8 @@ WindowStarts = npt.NDArray[np.int64]
 _FIRST_CAPACITY: Final = 64
 _KEEPING_TYPE: Final = frozenset({"min", "max", "first", "last"})
 _ROWS: Final = "rows"
+_OBJECT_BYTES: Final = 64
+"""What a text or another object takes that numpy refers to, approximately."""
 
 FrozenAccumulator = Callable[[WindowStarts, SlotIndexes], pa.Array]
 """(starts, slots) -> what the slots held when it was frozen, shape (slots,); any thread."""
@@ -32,6 +34,11 @@ FrozenAccumulator = Callable[[WindowStarts, SlotIndexes], pa.Array]
 
 class Accumulator(Protocol):
     """One aggregate of one column."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What all slots hold."""
+        ...
 
     def grow(self, capacity: int) -> None:
         """Make room for slots 0..capacity-1."""
@@ -69,6 +76,11 @@ class ColumnAccumulator:
     def __init__(self, dtype: npt.DTypeLike, initial: Any) -> None:
         self._initial = initial
         self._held: Values = np.full(0, initial, dtype=dtype)
+
+    @property
+    def size_bytes(self) -> int:
+        is_object = self._held.dtype.kind == "O"
+        return self._held.nbytes + (_OBJECT_BYTES * len(self._held) if is_object else 0)
 
     def grow(self, capacity: int) -> None:
         more = capacity - len(self._held)
@@ -127,6 +139,10 @@ class IntegerMeanAccumulator:
     def __init__(self) -> None:
         self._sums = FoldAccumulator(np.add, np.int64, 0)
         self._upper_sums = FoldAccumulator(np.add, np.int64, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._sums.size_bytes + self._upper_sums.size_bytes
 
     def grow(self, capacity: int) -> None:
         self._sums.grow(capacity)
@@ -215,13 +231,19 @@ class QuantileAccumulator:
     def __init__(self, quantile: float) -> None:
         self._quantile = quantile
         self._chunks: dict[int, list[tuple[SlotIndexes, Values]]] = {}
+        self._size_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
 
     def grow(self, capacity: int) -> None:
         pass
 
     def reset(self, slots: SlotIndexes, starts: Sequence[int]) -> None:
         for start in starts:
-            self._chunks.pop(start, None)
+            for slots_of_rows, values in self._chunks.pop(start, ()):
+                self._size_bytes -= slots_of_rows.nbytes + values.nbytes
 
     def update(
         self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
@@ -232,7 +254,9 @@ class QuantileAccumulator:
         values = values.astype(np.float64, copy=False)
         for rows in np.split(order, begins[1:]):
             chunks = self._chunks.setdefault(int(starts[rows[0]]), [])
-            chunks.append((slots[rows], values[rows]))
+            chunk = slots[rows], values[rows]
+            chunks.append(chunk)
+            self._size_bytes += chunk[0].nbytes + chunk[1].nbytes
 
     def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
         chunks = [chunk for start in starts for chunk in self._chunks.get(start, ())]
@@ -437,6 +461,14 @@ class AccumulatorTable:
             column.counts = _grown(column.counts, capacity)
             for accumulator in column.accumulators.values():
                 accumulator.grow(capacity)
+
+    @property
+    def size_bytes(self) -> int:
+        """What all slots hold, those that are free as well."""
+        columns = self._columns.values()
+        accumulators = (one for column in columns for one in column.accumulators.values())
+        size = self._row_counts.nbytes + sum(column.counts.nbytes for column in columns)
+        return size + sum(one.size_bytes for one in accumulators)
 
     def update(
         self,

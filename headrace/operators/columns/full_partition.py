@@ -84,8 +84,8 @@ class FullPartitionOperator(EndOfInputOperator):
         batch_type = context.types.inputs[0]
         self._is_keyed = batch_type.key_type is not None
         self._schema = data_schema(batch_type.value_type)
-        self._rows = PartitionRows(batch_type, context.state.scratch or None)
-        self._rows.restore(context.state)
+        self._buffer_bytes = context.state.row_buffer_bytes
+        self._rows = PartitionRows(batch_type, context.state)
         self._open_function(None)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
@@ -97,7 +97,7 @@ class FullPartitionOperator(EndOfInputOperator):
             self._process_keys(self._rows.take(), output)
 
     def _emit_results(self, output: Output) -> None:
-        blocks = few_blocks(self._rows.take())
+        blocks = few_blocks(self._rows.take(), self._buffer_bytes)
         if self._is_keyed:
             self._process_keys(in_hash_order(blocks), output)
         elif blocks:
@@ -223,7 +223,7 @@ class SortPartitionOperator(FullPartitionOperator):
                 "sort_indices", [pa.table([column], names=["by"])], options
             )
             order = by_column.to_numpy().astype(np.int64)
-        for piece in ordered_pieces(few_blocks(blocks), order):
+        for piece in ordered_pieces(few_blocks(blocks, self._buffer_bytes), order):
             output.check_interrupted()
             output.emit(RecordBatch.of_columns(self.context.types.output, piece))
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.process.state_memory import StateMemory
 from headrace.operators.columns.integer_columns import (
     Indexes,
     Numbers,
@@ -81,10 +82,14 @@ class WantedNumbers:
 
 
 class FindableRows:
-    """Rows in order of arrival that can be looked up by number; all tables have the columns of `schema`."""
+    """Rows in order of arrival that can be looked up by number; all tables have the columns of `schema`.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    `memory`: the account of what they hold.
+    """
+
+    def __init__(self, schema: pa.Schema, memory: StateMemory) -> None:
         self.schema: Final = schema
+        self._memory: Final = memory
         self._runs: list[MatchRun] = []
 
     @property
@@ -100,10 +105,13 @@ class FindableRows:
             count += len(self._runs[begin].numbers)
         # All at once: merging one run after the other would move the newest rows once per run.
         self._runs[begin:] = [merged_runs([*self._runs[begin:], run])]
+        # Merged runs hold as much as they did apart.
+        self._memory.grow(run.rows.nbytes + run.numbers.nbytes + run.places.nbytes)
 
     def clear(self) -> None:
         """Forget all rows."""
         self._runs = []
+        self._memory.resize(0)
 
     def look_up(self, wanted: WantedNumbers) -> "FoundNumbers":
         """Return the rows that have the numbers of the probing rows."""

@@ -1,7 +1,7 @@
 """PartitionRows: the rows of a subtask or of its keys, held in columns until all of them are there.
 
-What is more than `HELD_BYTES` lies in unnamed files that are mapped into memory, so that the kernel may drop their
-pages and read them again. `PartitionRows` is also the state of an operator: keyed rows by key group, other rows in
+What is more than a buffer lies in unnamed files that are mapped into memory, so that the kernel may drop their pages
+and read them again. `PartitionRows` is also the state of an operator: keyed rows by key group, other rows in
 items that a restore at another parallelism shares out. `groups_by_key` cuts ordered rows into keys.
 Source: Flink SortPartitionOperator, MapPartitionOperator, ExternalSorter.
 """
@@ -36,8 +36,6 @@ from headrace.state.columnar_rows import KEY_HASH_FIELD, ColumnarRows, FrozenTab
 from headrace.state.operator_state_backend import FrozenItems, read_items
 from headrace.state.operator_state_handler import OperatorStateHandler
 
-HELD_BYTES: Final = 64 << 20
-"""Size of the rows that are held in memory before they are written to a file."""
 PIECE_ROWS: Final = 8_192
 """Limit of rows that become Python values, or are put in order, at once."""
 COLUMN_PIECE_ROWS: Final = 65_536
@@ -85,11 +83,12 @@ class RowGroup:
 
 
 class PartitionRows:
-    """Holds rows of `batch_type`, in order of arrival. `directory`: for files; None for the system's."""
+    """Holds rows of `batch_type`, in order of arrival, as a state among `states`, which has a restored one's rows."""
 
-    def __init__(self, batch_type: BatchType, directory: str | None = None) -> None:
+    def __init__(self, batch_type: BatchType, states: OperatorStateHandler) -> None:
         self._batch_type: Final = batch_type
-        self._directory: Final = directory
+        self._directory: Final = states.scratch or None
+        self._buffer_bytes: Final = states.row_buffer_bytes
         value_type, key_type = batch_type.value_type, batch_type.key_type
         schema = data_schema(value_type)
         self._has_kinds: Final = isinstance(value_type, RowTypeInfo)
@@ -102,16 +101,19 @@ class PartitionRows:
         self._schema: Final = schema
         self._stored: list[pa.RecordBatch] = []
         self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._restore(states)
 
-    def restore(self, states: OperatorStateHandler) -> None:
-        """Become part of snapshots, and take the rows of a restored one."""
+    def _restore(self, states: OperatorStateHandler) -> None:
         if self._batch_type.key_type is not None:
             rows = ColumnarRows(STATE_NAME, self._schema, self._frozen)
-            for table in rows.restore(states):
+            tables = rows.restore(states)
+            # Of what lies in files the kernel may drop the pages: it is not counted.
+            self._memory = rows.memory
+            for table in tables:
                 for block in table.to_batches():
                     self._hold(block)
             return
+        self._memory = states.account_of(STATE_NAME)
         for item in read_items(states.register(STATE_NAME, _ItemRows(self)), states.reader):
             for block in pa.ipc.open_stream(item):
                 self._hold(block)
@@ -129,7 +131,8 @@ class PartitionRows:
     def take(self) -> list[pa.RecordBatch]:
         """Return all rows, in order of arrival, and hold none."""
         blocks = [*self._stored, *self._held]
-        self._stored, self._held, self._held_bytes = [], [], 0
+        self._stored, self._held = [], []
+        self._memory.resize(0)
         return blocks
 
     def group(self, blocks: Sequence[pa.RecordBatch]) -> RowGroup:
@@ -198,10 +201,11 @@ class PartitionRows:
 
     def _hold(self, block: pa.RecordBatch) -> None:
         self._held.append(block)
-        self._held_bytes += block.nbytes
-        if self._held_bytes >= HELD_BYTES:
+        self._memory.grow(block.nbytes)
+        if self._memory.size_bytes >= self._buffer_bytes:
             self._stored.append(mapped(pa.concat_batches(self._held), self._directory))
-            self._held, self._held_bytes = [], 0
+            self._held = []
+            self._memory.resize(0)
 
     def _frozen(self) -> FrozenTables:
         blocks = [*self._stored, *self._held]
@@ -281,12 +285,15 @@ def ordered_pieces(
         yield pa.concat_batches(taken).take(pa.array(back))
 
 
-def few_blocks(blocks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return the same rows in blocks of about HELD_BYTES, so that few are looked into for each piece of an order."""
+def few_blocks(blocks: Sequence[pa.RecordBatch], buffer_bytes: int) -> list[pa.RecordBatch]:
+    """Return the same rows in few blocks, so that few are looked into for each piece of an order.
+
+    Those that hold half of `buffer_bytes` stay as they are: they lie in files.
+    """
     found: list[pa.RecordBatch] = []
     small: list[pa.RecordBatch] = []
     for block in blocks:
-        if block.nbytes >= HELD_BYTES // 2:
+        if block.nbytes >= buffer_bytes // 2:
             if small:
                 found.append(pa.concat_batches(small))
                 small = []

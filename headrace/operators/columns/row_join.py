@@ -39,6 +39,7 @@ from headrace.state.columnar_rows import (
     FrozenTables,
     table_with_hashes,
 )
+from headrace.state.operator_state_handler import OperatorStateHandler
 
 SIDES: Final = ("left-rows", "right-rows")
 """Names of the state of each side, in snapshots."""
@@ -98,10 +99,10 @@ class RowJoinOperator(TwoInputOperator):
         for number, (name, schema) in enumerate(
             zip(SIDES, self._columns.kept_schemas, strict=True)
         ):
-            side = FindableRows(schema)
-            self._sides.append(side)
-            stored = ColumnarRows(name, schema, lambda side=side: _frozen(side))
+            stored = ColumnarRows(name, schema, lambda number=number: _frozen(self._sides[number]))
             tables = stored.restore(context.state)
+            side = FindableRows(schema, stored.memory)
+            self._sides.append(side)
             if tables:
                 rows = pa.concat_tables(tables).combine_chunks()
                 times: Timestamps = rows.column(_TIME).to_numpy()
@@ -196,19 +197,23 @@ def _frozen(side: FindableRows) -> FrozenTables:
 class _Side:
     """Rows of windows that have not fired, in order of arrival."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, name: str, schema: pa.Schema, states: OperatorStateHandler) -> None:
         self.schema: Final = schema
-        self.tables: list[pa.Table] = []
+        state = ColumnarRows(name, schema, self._frozen)
+        self._tables = state.restore(states)
+        self._memory: Final = state.memory
+        self._count_memory()
 
-    def frozen(self) -> FrozenTables:
-        tables = list(self.tables)
-        return lambda: tables
+    def add(self, rows: pa.Table) -> None:
+        """Add new rows."""
+        self._tables.append(rows)
+        self._memory.grow(rows.nbytes)
 
     def take(self, last_start: int) -> pa.Table:
         """Return the rows of windows up to the one that begins at `last_start`, and keep the others."""
         due: list[pa.Table] = []
         kept: list[pa.Table] = []
-        for table in self.tables:
+        for table in self._tables:
             is_due = slices_of(table) <= last_start
             if is_due.all():
                 due.append(table)
@@ -217,8 +222,16 @@ class _Side:
             else:
                 due.append(table.filter(pa.array(is_due)))
                 kept.append(table.filter(pa.array(~is_due)))
-        self.tables = kept
+        self._tables = kept
+        self._count_memory()
         return pa.concat_tables(due) if due else self.schema.empty_table()
+
+    def _frozen(self) -> FrozenTables:
+        tables = list(self._tables)
+        return lambda: tables
+
+    def _count_memory(self) -> None:
+        self._memory.resize(sum(table.nbytes for table in self._tables))
 
 
 class WindowRowJoinOperator(TwoInputOperator):
@@ -243,8 +256,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         self._sides: list[_Side] = []
         self._columns = JoinedColumns(context.types, self._shared, SLICE)
         for name, schema in zip(SIDES, self._columns.kept_schemas, strict=True):
-            side = _Side(schema)
-            side.tables = ColumnarRows(name, schema, side.frozen).restore(context.state)
+            side = _Side(name, schema, context.state)
             self._sides.append(side)
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
@@ -275,7 +287,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         rows = table_with_hashes(batch, side.schema, pa.array(slices))
         rows = without_late(rows, is_late, self._late_count)
         if rows.num_rows:
-            side.tables.append(rows)
+            side.add(rows)
 
     def _join(self, left: pa.Table, right: pa.Table, output: Output) -> None:
         first = int(min(slices_of(left).min(), slices_of(right).min()))

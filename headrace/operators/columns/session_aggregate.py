@@ -20,7 +20,6 @@ from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.integer_columns import Codes, begin_stretches, group_codes
 from headrace.operators.columns.local_aggregate import HELD_ROWS_MAX
 from headrace.operators.columns.partial_aggregates import Partials
-from headrace.operators.columns.partition_rows import HELD_BYTES
 from headrace.operators.columns.window_assignment import without_late
 from headrace.operators.columns.window_results import TABLE_ROWS_MAX, WindowResults
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
@@ -123,13 +122,18 @@ class SessionAggregateOperator(OneInputOperator):
         )
         self._held: list[pa.Table] = []
         self._held_count = 0
-        tables = ColumnarRows(_NAME, self._schema, self._frozen).restore(context.state)
-        self._open_sessions = pa.concat_tables([self._schema.empty_table(), *tables])
+        state = ColumnarRows(_NAME, self._schema, self._frozen)
+        tables = state.restore(context.state)
+        self._memory = state.memory
+        self._buffer_bytes = context.state.row_buffer_bytes
+        self._hold_open(pa.concat_tables([self._schema.empty_table(), *tables]))
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        self._held.append(table_with_hashes(batch, self._schema))
+        stretches = table_with_hashes(batch, self._schema)
+        self._held.append(stretches)
         self._held_count += batch.num_rows
+        self._memory.grow(stretches.nbytes)
         if self._held_count >= HELD_ROWS_MAX:
             self._settle()
 
@@ -141,8 +145,7 @@ class SessionAggregateOperator(OneInputOperator):
 
     def end_keys(self, output: Output) -> None:
         # Small results of many keys are merged at once.
-        held = sum(table.nbytes for table in (self._open_sessions, *self._held))
-        if held >= HELD_BYTES:
+        if self._memory.size_bytes >= self._buffer_bytes:
             self._settle()
             self._fire(MAX_WATERMARK, output)
 
@@ -155,6 +158,7 @@ class SessionAggregateOperator(OneInputOperator):
             return
         stretches = pa.concat_tables(self._held)
         self._held, self._held_count = [], 0
+        self._memory.resize(self._open_sessions.nbytes)
         stretches = without_late(stretches, self._late(stretches), self._late_count)
         if stretches.num_rows:
             self._join_sessions(stretches)
@@ -185,7 +189,12 @@ class SessionAggregateOperator(OneInputOperator):
             merged = merged.append_column(START, pa.array(grouping.starts[numbers]))
             merged = merged.append_column(LAST, pa.array(grouping.lasts[numbers]))
             everything = merged.select(self._schema.names)
-        self._open_sessions = everything.combine_chunks()
+        self._hold_open(everything.combine_chunks())
+
+    def _hold_open(self, sessions: pa.Table) -> None:
+        """Hold these sessions, and no stretches, in place of all."""
+        self._open_sessions = sessions
+        self._memory.resize(sessions.nbytes)
 
     def _fire(self, watermark: int, output: Output) -> None:
         _, lasts = _extents(self._open_sessions)
@@ -193,7 +202,7 @@ class SessionAggregateOperator(OneInputOperator):
         if not is_due.any():
             return
         due = self._open_sessions.filter(pa.array(is_due))
-        self._open_sessions = self._open_sessions.filter(pa.array(~is_due))
+        self._hold_open(self._open_sessions.filter(pa.array(~is_due)))
         due = due.sort_by([(LAST, "ascending"), *((name, "ascending") for name in self._keys)])
         for begin in range(0, due.num_rows, TABLE_ROWS_MAX):
             self._emit(due.slice(begin, TABLE_ROWS_MAX), output)

@@ -17,7 +17,6 @@ from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.integer_columns import are_in_order
 from headrace.operators.columns.partial_aggregates import Partials
-from headrace.operators.columns.partition_rows import HELD_BYTES
 from headrace.operators.columns.window_assignment import (
     assign_windows,
     distinct_slices,
@@ -63,9 +62,11 @@ class SlicedAggregateOperator(OneInputOperator):
         self._partials = Partials(self._aggregation, input_schema)
         self._schema = input_schema.append(KEY_HASH_FIELD).append(pa.field(_FIRED, pa.int64()))
         self._slice_index = self._schema.get_field_index(SLICE)
-        restored = ColumnarRows(_NAME, self._schema, self._frozen).restore(context.state)
+        state = ColumnarRows(_NAME, self._schema, self._frozen)
+        restored = state.restore(context.state)
         # Partial results; merged ones are in order of slices.
-        self._rows = MergedRows(self._schema, restored, self._size_of)
+        self._rows = MergedRows(self._schema, restored, state.memory, self._size_of)
+        self._buffer_bytes = context.state.row_buffer_bytes
         # The slices of all rows, ascending: a watermark looks at them and not at the rows.
         self._held_slices = distinct_slices(pa.concat_tables(self._rows.tables))
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
@@ -90,7 +91,7 @@ class SlicedAggregateOperator(OneInputOperator):
 
     def end_keys(self, output: Output) -> None:
         # Small results of many keys are merged at once.
-        if sum(table.nbytes for table in self._rows.tables) >= HELD_BYTES:
+        if self._rows.size_bytes >= self._buffer_bytes:
             self._fire_between(self.current_watermark, MAX_WATERMARK, output)
 
     def _fire_between(self, before: int, now: int, output: Output) -> None:

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from sys import getsizeof
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +37,9 @@ from headrace.state.restored_keyed_state import KeySpace
 
 _NAME: Final = "window-aggregates"
 _HAS_FIRED: Final = "has_fired"
+_SLOT_BYTES: Final = 140
+"""What a slot takes beside its key and its accumulators: in the window's table, in two lists, and as an integer."""
+_SAMPLED_KEYS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -253,6 +257,7 @@ class WindowAggregateState(ColumnarState):
         self.slots: Final = SlotTable()
         self._accumulators = accumulators
         self._keys = _KeyColumns(key_fields, states.key_space)
+        self._key_bytes = 0.0
         for table in self.register(states):
             self._load(table)
 
@@ -268,12 +273,15 @@ class WindowAggregateState(ColumnarState):
         slots = self.slots.slots_of(pairs.starts, key_codes[pairs.rows], keys)
         self._accumulators.grow(self.slots.capacity)
         self._accumulators.update(columns, pairs.rows, pairs.starts, slots)
+        self._count_memory(keys)
         return slots
 
     def drop(self, last_start: int) -> None:
         """Delete windows up to `last_start`."""
         starts, slots = self.slots.drop(last_start)
         self._accumulators.reset(starts, np.array(slots, dtype=np.int64))
+        if starts:
+            self._count_memory(())
 
     def results(self, windows: Sequence[FiringWindow]) -> list[pa.Array]:
         """Return one array per aggregate, for the keys of all windows in their order."""
@@ -306,6 +314,17 @@ class WindowAggregateState(ColumnarState):
         slots = self.slots.restore(starts.tolist(), keys, table.column(_HAS_FIRED).to_pylist())
         self._accumulators.grow(self.slots.capacity)
         self._accumulators.restore(starts, slots, partial(_stored_column, table))
+        self._count_memory(keys)
+
+    def _count_memory(self, keys: Sequence[tuple[Any, ...]]) -> None:
+        """Count accumulators, and keys as if all were as large as some of `keys`, which came last."""
+        sample = keys[:_SAMPLED_KEYS]
+        if sample:
+            sizes = (getsizeof(key) + sum(map(getsizeof, key)) for key in sample)
+            self._key_bytes = sum(sizes) / len(sample)
+        of_slot = self._key_bytes + _SLOT_BYTES
+        size = self._accumulators.size_bytes + int(of_slot * self.slots.live_slot_count)
+        self.memory.resize(size)
 
 
 def _stored_column(table: pa.Table, name: str) -> pa.Array:

@@ -37,7 +37,6 @@ from headrace.operators.columns.integer_columns import (
     group_codes,
 )
 from headrace.operators.columns.local_aggregate import LocalOperator
-from headrace.operators.columns.partition_rows import HELD_BYTES
 from headrace.operators.columns.window_assignment import slices_of, without_late
 from headrace.operators.columns.window_results import emit_table
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
@@ -226,7 +225,9 @@ class WindowRowsOperator(OneInputOperator):
         self._input_schema = columns.append(KEY_HASH_FIELD)
         self._schema = pa.schema([field for field in self._input_schema if field.name != ROWS])
         state = ColumnarRows(self._selection.state_name, self._schema, self._frozen)
-        self._rows = MergedRows(self._schema, state.restore(context.state))
+        restored = state.restore(context.state)
+        self._rows = MergedRows(self._schema, restored, state.memory)
+        self._buffer_bytes = context.state.row_buffer_bytes
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
@@ -249,7 +250,7 @@ class WindowRowsOperator(OneInputOperator):
 
     def end_keys(self, output: Output) -> None:
         # Small results of many keys are merged at once.
-        if sum(table.nbytes for table in self._rows.tables) >= HELD_BYTES:
+        if self._rows.size_bytes >= self._buffer_bytes:
             self._merge()
             self._fire(self._windows.last_due(MAX_WATERMARK), output)
 

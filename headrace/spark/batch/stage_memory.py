@@ -17,11 +17,11 @@ from headrace.cluster.task_executor.memory_limit import MEMORY_LIMIT, MEMORY_RES
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
-from headrace.core.process.memory_parts import PROCESS_MEMORY, PROCESSES_PER_HOST
+from headrace.core.process.memory_parts import PART_OPTIONS, PROCESSES_PER_HOST
 from headrace.core.threads import forget_raised, own_thread_ids, raise_in_thread, start_thread
 
 _LOG: Final = logging.getLogger(__name__)
-_OPTIONS: Final = (MEMORY_LIMIT, MEMORY_RESERVE, PROCESS_MEMORY, PROCESSES_PER_HOST)
+_OPTIONS: Final = (MEMORY_LIMIT, MEMORY_RESERVE, PROCESSES_PER_HOST, *PART_OPTIONS)
 _CRASH_FOLDER_VARIABLE: Final = "PYTHON_FAULTHANDLER_DIR"
 _ADVICE: Final = "give the job more subtasks, so that each holds less, or the worker more memory"
 _EXIT_CODE: Final = 1
@@ -37,7 +37,7 @@ class StageMemoryError(HeadraceError):
 
 
 def memory_settings(settings: Settings) -> dict[str, str]:
-    """Return those of `settings` that say what a Python worker may hold."""
+    """Return those of `settings` that say what a Python worker may hold, and for what."""
     given = settings.to_dict()
     return {option.key: given[option.key] for option in _OPTIONS if option.key in given}
 

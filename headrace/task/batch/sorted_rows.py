@@ -1,6 +1,6 @@
 """SortedRows: the rows of a keyed input in the order of their key hashes, then of time, then as they came.
 
-What is more than SORTED_RUN_BYTES is sorted piece by piece. The pieces, called runs, lie in unnamed files until they
+What is more than a buffer is sorted piece by piece. The pieces, called runs, lie in unnamed files until they
 are merged, a block of each at a time: memory holds one run while rows come, and then a block per run.
 Source: Flink ExternalSorter, MultiInputSortingDataInput.
 """
@@ -25,7 +25,6 @@ from headrace.core.record_batch import (
 )
 from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
 
-SORTED_RUN_BYTES: Final = 64 << 20
 _BLOCK_ROWS: Final = 16_384
 _STRETCH_ROWS: Final = 256
 """Average rows of equal hashes from which on to copy them as they lie is faster than to gather them one by one."""
@@ -111,9 +110,12 @@ class _Run:
 
 
 class SortedRows:
-    """Takes rows, then gives them in order. `directory`: for its files, whose space is free again once they close."""
+    """Takes rows, then gives them in order. `directory`: for its files, whose space is free again once they close.
 
-    def __init__(self, directory: str | None = None, run_bytes: int = SORTED_RUN_BYTES) -> None:
+    `run_bytes`: size of the rows that are sorted in memory.
+    """
+
+    def __init__(self, directory: str | None, run_bytes: int) -> None:
         self._directory: Final = directory
         self._run_bytes: Final = run_bytes
         self._held: dict[int, list[pa.RecordBatch]] = {}

@@ -3,6 +3,8 @@
 import pyarrow as pa
 import pytest
 
+from headrace.core.config import Settings
+from headrace.core.process.state_memory import StateMemory
 from headrace.state.columnar_rows import MergedRows, is_merge_due
 
 
@@ -24,9 +26,13 @@ def test_rows_wait_for_a_large_step_and_for_as_many_as_there_are(
 
 def test_rows_are_pending_until_they_are_replaced_by_merged_ones() -> None:
     table = pa.table({"n": [1, 2]})
-    rows = MergedRows(table.schema, [table], lambda rows: 40_000 * rows.num_rows)
+    memory = StateMemory("merging", "rows", Settings())
+    rows = MergedRows(table.schema, [table], memory, lambda rows: 40_000 * rows.num_rows)
+    assert memory.size_bytes == 16
     assert rows.is_merge_due
     rows.replace(table)
     rows.add(table.slice(0, 1))
     assert [one.num_rows for one in rows.tables] == [2, 1]
     assert not rows.is_merge_due
+    assert rows.size_bytes == memory.size_bytes == 24
+    memory.close()

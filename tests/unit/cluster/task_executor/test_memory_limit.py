@@ -28,6 +28,7 @@ class World:
     scheduled: list[tuple[float, Callable[[], None]]] = field(
         default_factory=list[tuple[float, Callable[[], None]]]
     )
+    columnar_bytes: int = 0
     told: list[str] = field(default_factory=list[str])
     delays: list[float] = field(default_factory=list[float])
     asked_count: int = 0
@@ -50,6 +51,8 @@ class World:
             exit_now=lambda reason: self.told.append(f"exit: {reason}"),
             measure=lambda: self.held.pop(0),
             measure_available=lambda: self.available.pop(0) if self.available else 1 << 60,
+            measure_states=lambda: self.columnar_bytes,
+            describe_states=lambda: "operator 'joining' holds most",
         ).start()
         while self.scheduled and (self.held or self.available or self.asked_count):
             delay_ms, action = self.scheduled.pop()
@@ -64,6 +67,17 @@ def test_it_is_told_to_end_at_the_first_look_above_the_limit() -> None:
     [told] = World(Settings(LIMIT), [1 << 20, GB, GB + 1]).run()
     assert told.startswith("end: ")
     assert "headrace.taskmanager.memory.limit" in told
+
+
+@pytest.mark.parametrize(("columnar_bytes", "is_named"), [(GB // 20, False), (GB // 2, True)])
+@pytest.mark.parametrize("settings", [LIMIT, RESERVE])
+def test_the_cause_names_the_operator_that_holds_most_columns_where_they_are_much(
+    settings: dict[str, str], columnar_bytes: int, is_named: bool
+) -> None:
+    held = [GB + 1] if settings is LIMIT else [2 * GB + 1]
+    world = World(Settings(settings), held, [1, 1], columnar_bytes=columnar_bytes)
+    [told] = world.run()
+    assert ("; operator 'joining' holds most; give the job" in told) == is_named
 
 
 def test_without_a_limit_and_a_reserve_nobody_looks() -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.cluster.task_executor.task_manager_runner import LocalTaskManager
+from headrace.core.config import Settings
 from headrace.core.ids import OperatorId, ResourceId
+from headrace.core.process.state_memory import StateMemory
 from headrace.gateways.errors import UnknownAttemptError
 from headrace.metrics.groups import MetricSample, samples_of
 from headrace.metrics.readings import GroupReading
@@ -100,4 +102,22 @@ def test_the_process_of_a_task_manager_tells_of_its_network_memory_too() -> None
     found = LocalTaskManager(configuration).process_metrics()
     assert found["Status.JVM.Memory.Heap.Max"] == 1 << 30
     assert found["Status.Shuffle.Netty.TotalMemorySegments"] > 0
-    assert found["Status.Flink.Memory.Managed.Used"] <= found["Status.Flink.Memory.Managed.Total"]
+
+
+def test_columnar_state_is_used_managed_memory() -> None:
+    settings = {"taskmanager.memory.process.size": "2g", "taskmanager.memory.managed.size": "700m"}
+    task_manager = LocalTaskManager(
+        TaskManagerConfiguration(
+            resource_id=ResourceId("tm"),
+            leader_retrieval_address="",
+            secret=bytes(32),
+            settings=settings,
+        )
+    )
+    before = task_manager.process_metrics()
+    assert before["Status.Flink.Memory.Managed.Total"] == 700 << 20
+    account = StateMemory("ranking", "ranked-rows", Settings(settings))
+    account.grow(300 << 20)
+    used = task_manager.process_metrics()["Status.Flink.Memory.Managed.Used"]
+    account.close()
+    assert used - before["Status.Flink.Memory.Managed.Used"] == 300 << 20

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from headrace.functions.specs.columnar_specs import (
     SortPartitionSpec,
 )
 from headrace.operators.columns import partition_rows
+from headrace.state import operator_state_handler
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 
@@ -234,7 +236,7 @@ def test_columns_of_numbers_without_a_value_come_back_from_pandas_as_nulls() -> 
 def test_a_large_key_lies_in_a_file_until_it_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(partition_rows, "HELD_BYTES", 4_096)
+    monkeypatch.setattr(operator_state_handler, "row_buffer_bytes", lambda _settings: 4_096)
     mapped = list[int]()
 
     def noted(block: pa.RecordBatch, directory: str | None) -> pa.RecordBatch:
@@ -294,17 +296,13 @@ def test_sorts_are_stable_whatever_they_go_by(
     pairs: list[Pair], is_descending: bool, is_by_field: bool
 ) -> None:
     """Without keys: of equal fields the order in which records came is kept, through files too."""
-    held = partition_rows.HELD_BYTES
     selector = None if is_by_field else (lambda row: row["key"])
     spec = SortPartitionSpec("key" if is_by_field else None, selector, is_descending)
-    harness = harness_of(spec, is_keyed=False)
-    try:
-        partition_rows.HELD_BYTES = 64  # pyright: ignore[reportConstantRedefinition]
-        for start in range(0, len(pairs), 7):
-            harness.perform(rows(*pairs[start : start + 7]))
-        made = [(row.key, row.n) for row in finished(harness)]
-    finally:
-        partition_rows.HELD_BYTES = held  # pyright: ignore[reportConstantRedefinition]
+    with patch.object(operator_state_handler, "row_buffer_bytes", lambda _settings: 64):
+        harness = harness_of(spec, is_keyed=False)
+    for start in range(0, len(pairs), 7):
+        harness.perform(rows(*pairs[start : start + 7]))
+    made = [(row.key, row.n) for row in finished(harness)]
     assert made == sorted(pairs, key=lambda pair: pair[0], reverse=is_descending)
 
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.core.config import Settings
+from headrace.core.process.state_memory import StateMemory
 from headrace.operators.columns.integer_columns import stable_order
 from headrace.operators.columns.matching import FindableRows, MatchRun, WantedNumbers
 
@@ -35,7 +37,8 @@ def test_any_numbers_are_in_the_order_of_a_stable_sort(drawn: list[int]) -> None
 def test_rows_stay_in_order_of_arrival_and_are_found_whatever_runs_they_are_in(
     arrivals: list[list[int]],
 ) -> None:
-    rows = FindableRows(pa.schema([("number", pa.int64()), ("arrival", pa.int64())]))
+    memory = StateMemory("joining", "rows", Settings())
+    rows = FindableRows(pa.schema([("number", pa.int64()), ("arrival", pa.int64())]), memory)
     numbers = [number for arrival in arrivals for number in arrival]
     begin = 0
     for arrival in arrivals:
@@ -49,6 +52,10 @@ def test_rows_stay_in_order_of_arrival_and_are_found_whatever_runs_they_are_in(
     found = [] if pairs is None else pairs.found.column("arrival").to_pylist()
     at = {one: [place for place, number in enumerate(numbers) if number == one] for one in (3, 7)}
     assert found == [*at[7], *at[3], *at[7]]
+    assert memory.size_bytes == 32 * len(numbers), "two columns, the numbers and their places"
+    rows.clear()
+    assert memory.size_bytes == 0
+    memory.close()
 
 
 @given(st.lists(st.integers(-3, 3)))

@@ -16,16 +16,12 @@ from headrace.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from headrace.operators.columns import (
-    session_aggregate,
-    sliced_aggregate,
-    window_aggregate,
-    window_rows,
-)
+from headrace.operators.columns import window_aggregate
 from headrace.operators.columns.session_aggregate import SessionAggregateOperator
 from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
 from headrace.operators.columns.window_aggregate import WindowAggregateOperator
 from headrace.operators.columns.window_rows import WindowRowsOperator
+from headrace.state import operator_state_handler
 from tests.unit.api.recording import recording
 from tests.unit.task.batch.local_stages import LocalStages
 
@@ -106,11 +102,11 @@ def held_by(operator: Any) -> int:
 @pytest.mark.parametrize(
     ("build", "operator", "module", "bound"),
     [
-        (tumbling, SlicedAggregateOperator, sliced_aggregate, "HELD_BYTES"),
-        (sliding, SlicedAggregateOperator, sliced_aggregate, "HELD_BYTES"),
-        (whole, SlicedAggregateOperator, sliced_aggregate, "HELD_BYTES"),
-        (sessions, SessionAggregateOperator, session_aggregate, "HELD_BYTES"),
-        (largest, WindowRowsOperator, window_rows, "HELD_BYTES"),
+        (tumbling, SlicedAggregateOperator, operator_state_handler, "row_buffer_bytes"),
+        (sliding, SlicedAggregateOperator, operator_state_handler, "row_buffer_bytes"),
+        (whole, SlicedAggregateOperator, operator_state_handler, "row_buffer_bytes"),
+        (sessions, SessionAggregateOperator, operator_state_handler, "row_buffer_bytes"),
+        (largest, WindowRowsOperator, operator_state_handler, "row_buffer_bytes"),
         (with_lateness, WindowAggregateOperator, window_aggregate, "_HELD_SLOTS"),
     ],
 )
@@ -124,14 +120,19 @@ def test_keys_that_have_ended_are_held_up_to_a_bound_and_results_stay_the_same(
         end_keys(self, output)
         held.append(held_by(self))
 
+    def bounded(size: int) -> Any:
+        """Patch the bound, which is a number or a function of settings that returns one."""
+        is_function = module is operator_state_handler
+        return patch.object(module, bound, (lambda _settings: size) if is_function else size)
+
     with (
         patch("headrace.task.batch.stage_task._COLUMNS_MAX", 100),
         patch.object(operator, "end_keys", watched),
     ):
-        with patch.object(module, bound, ALL_KEYS):
+        with bounded(ALL_KEYS):
             expected = run(build)
         most_of_all, held[:] = max(held), []
-        with patch.object(module, bound, 1):
+        with bounded(1):
             assert run(build) == expected != []
     assert most_of_all > KEYS // 3, "all keys of a subtask are held without a bound"
     assert max(held) == 0, "what has ended is given"

@@ -42,7 +42,7 @@ def test_rows_come_by_hash_then_time_then_input_and_arrival(
 ) -> None:
     # As Spark gives them: the first input before the second.
     given_arrivals.sort(key=lambda one: one[0])
-    rows = SortedRows(run_bytes=run_bytes)
+    rows = SortedRows(None, run_bytes)
     expected: list[tuple[int, int, int, int]] = []
     for arrival in given_arrivals:
         number, is_timed, content = arrival
@@ -74,7 +74,7 @@ def test_rows_come_by_hash_then_time_then_input_and_arrival(
 @pytest.mark.parametrize("is_timed", [False, True])
 def test_long_stretches_of_few_keys_come_as_they_arrived(tmp_path: Path, is_timed: bool) -> None:
     rng = np.random.default_rng(1)
-    rows = SortedRows(str(tmp_path), run_bytes=100_000)
+    rows = SortedRows(str(tmp_path), 100_000)
     expected: list[tuple[int, int]] = []
     for _ in range(9):
         hashes = rng.integers(-2, 3, 5_000).tolist()
@@ -91,7 +91,7 @@ def test_long_stretches_of_few_keys_come_as_they_arrived(tmp_path: Path, is_time
 
 
 def test_memory_holds_a_run_and_the_rest_lies_in_files_that_go(tmp_path: Path) -> None:
-    rows = SortedRows(str(tmp_path), run_bytes=1 << 20)
+    rows = SortedRows(str(tmp_path), 1 << 20)
     rng = np.random.default_rng(1)
     before = pa.total_allocated_bytes()
     counts: Counter[int] = Counter()
@@ -117,12 +117,12 @@ def test_memory_holds_a_run_and_the_rest_lies_in_files_that_go(tmp_path: Path) -
 
 
 def test_nothing_comes_of_nothing() -> None:
-    assert list(SortedRows().ordered()) == []
+    assert list(SortedRows(None, 1 << 20).ordered()) == []
 
 
 @pytest.mark.parametrize("run_bytes", [1, 1 << 30])
 def test_a_hot_key_is_not_held_as_a_whole(run_bytes: int) -> None:
-    rows = SortedRows(run_bytes=run_bytes)
+    rows = SortedRows(None, run_bytes)
     for place in range(5):
         rows.add(0, rows_of((0, False, [(7, 0)] * 20_000), place * 20_000))
     pieces = [one.rows_of[0].column("place").to_numpy() for one in rows.ordered()]
