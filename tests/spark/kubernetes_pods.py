@@ -1,8 +1,8 @@
 """Kubelet: runs the pods that Spark creates at a KubernetesApi as processes of this host.
 
 A container becomes a process with the environment and the arguments of the pod's description and nothing else of ours;
-paths in the container become folders of the pod; each pod has a loopback address of its own, and finds others by the
-names of Services.
+paths in the container become folders of the pod; each pod has a loopback address of its own, or, with a PodNetwork, a
+network namespace, and finds others by the names of Services.
 """
 
 import os
@@ -21,6 +21,7 @@ from headrace.core.threads import start_thread
 from testkit.kubernetes_api import KubernetesApi, kubernetes_api, timestamp
 from testkit.waiting import wait_until
 from tests.spark.pod_image import PodImage, hosts_of_services
+from tests.spark.pod_network import PodNetwork
 from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, marked_processes, new_mark
 
 _GRACE_S: Final = 10.0
@@ -51,7 +52,9 @@ class Pod:
 class Kubelet:
     """Starts a pod's container when the pod is created, ends it when the pod is deleted, and tells the API of both."""
 
-    def __init__(self, api: KubernetesApi, folder: Path, image: PodImage) -> None:
+    def __init__(
+        self, api: KubernetesApi, folder: Path, image: PodImage, network: PodNetwork | None = None
+    ) -> None:
         self.mark: Final = new_mark()
         """In the environment of every process that comes from a pod."""
         self.pods: Final[dict[str, Pod]] = {}
@@ -59,6 +62,7 @@ class Kubelet:
         self._api: Final = api
         self._folder: Final = folder
         self._image: Final = image
+        self._network: Final = network
         self._lock: Final = threading.Lock()
         self._publish_names()
         self._pod_count = 0
@@ -117,15 +121,21 @@ class Kubelet:
         name = description["metadata"]["name"]
         folder = self._folder / name
         folder.mkdir()
+        prefix: tuple[str, ...] = ()
         with self._lock:
             self._pod_count += 1
             address = f"127.0.1.{self._pod_count}"
+        if self._network is not None:
+            address, prefix = self._network.join()
         mounts = self._mounts(path, description, container, folder)
         environment = self._image.variables(folder / "home")
         environment |= self._environment(description, container, address, mounts)
         with (folder / "log").open("wb") as log:
+            command = self._image.entry_point(
+                container["args"], lambda text: _outside(text, mounts)
+            )
             process = subprocess.Popen(
-                self._image.entry_point(container["args"], lambda text: _outside(text, mounts)),
+                [*prefix, *command],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -257,12 +267,17 @@ class KubernetesCluster:
 
 
 @contextmanager
-def kubernetes_cluster(folder: Path) -> Generator[KubernetesCluster]:
-    """Give a cluster whose files are in `folder`, which must exist; it ends with the block."""
+def kubernetes_cluster(
+    folder: Path, network: PodNetwork | None = None
+) -> Generator[KubernetesCluster]:
+    """Give a cluster whose files are in `folder`, which must exist; it ends with the block.
+
+    With a network its pods are hosts of it, and reach drivers on this one.
+    """
     token = secret_token().hex()
     image = PodImage(folder)
     with kubernetes_api(token=token, kept=("pods",)) as api:
-        kubelet = Kubelet(api, folder, image)
+        kubelet = Kubelet(api, folder, image, network)
         try:
             assert api.certificate is not None
             certificate, token_file = folder / "ca.pem", folder / "token"
@@ -271,7 +286,7 @@ def kubernetes_cluster(folder: Path) -> Generator[KubernetesCluster]:
             token_file.write_text(token)
             settings = {
                 **_credentials("spark.kubernetes.authenticate", certificate, token_file),
-                "spark.driver.host": "127.0.0.1",
+                "spark.driver.host": "127.0.0.1" if network is None else network.gateway,
                 **_EXECUTORS,
             }
             # A kubelet puts the files of the service account into each pod, where Spark looks for them by itself.

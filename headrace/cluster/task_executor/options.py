@@ -26,6 +26,15 @@ CPU_CORES: Final = ConfigOption(
     0.0,
     "Cores of the host that one TaskManager takes, of which its slots have equal parts; 0: what the host gives a task.",
 )
+RESOURCE_ID: Final = ConfigOption(
+    "taskmanager.resource-id",
+    str,
+    "",
+    "Name of a TaskManager.",
+    refused="all TaskManagers of a cluster have one configuration, and two of one name would take each other's place; "
+    "leave the option out: each has a name of its own, ending in '-tm-<number>', in REST, metrics and log files, and "
+    "Spark describes its job with it",
+)
 OWN_INTERPRETER: Final = ConfigOption(
     "headrace.taskmanager.python-executable",
     str,

@@ -398,6 +398,7 @@ def test_our_own_errors_are_shown_as_they_speak() -> None:
         (["--master", "foo"], "'foo' is no Spark master: there are local[n]"),
         (["-D", "spark.master=local[0]"], "'local[0]' is no Spark master"),
         (["-D", "slots=2"], "did you mean headrace.spark.slots?"),
+        (["-D", "taskmanager.resource-id=one"], "two of one name would take each other's place"),
         (["-D", "parallelism.default=two"], "'two': this is not of type int"),
         (["-D", "slot.request.timeout=soon"], "'soon': this is not a duration"),
         (["-D", "state.backend.type=rocks"], "'rocks': it must be one of hashmap, rocksdb"),
