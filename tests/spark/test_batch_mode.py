@@ -18,19 +18,29 @@ DATAFRAMES = ROOT / "tests" / "spark" / "batch_dataframes_program.py"
 AGGREGATES = ROOT / "tests" / "spark" / "batch_aggregates_program.py"
 SEED = int(os.environ.get("HEADRACE_SEED", "43"))
 ENDLESS_FUNCTION = """
+import sys
 import time
+from pathlib import Path
+from headrace.common import Encoder, Types
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSink
 
+folder = sys.argv[1]
 env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
 
 def wait(number):
-    print("STARTED", flush=True)
-    while True:
+    while number == 2:
+        if list(Path(folder).rglob("*.pending")):
+            print("PREPARED", flush=True)
         time.sleep(0.1)
+    return number
 
-env.from_collection([1]).map(wait).print()
+sink = FileSink.for_row_format(folder, Encoder.simple_string_encoder()).build()
+env.from_collection([1, 2], Types.LONG()).rebalance().map(wait).sink_to(sink)
 env.execute()
 """
+"""One of two subtasks has prepared its output, and the other never ends."""
 
 
 ENDING_CONNECTIONS = """
@@ -212,12 +222,17 @@ def test_rows_are_committed_once_at_the_end_although_a_task_and_two_commits_fail
     program.assert_nothing_is_left()
 
 
-def test_ctrl_c_ends_the_stages_of_a_job(tmp_path: Path, started: list[Program]) -> None:
-    program = headrace_run(tmp_path, ENDLESS_FUNCTION, "-D", "execution.runtime-mode=BATCH")
+def test_ctrl_c_ends_the_stages_of_a_job_and_deletes_what_it_has_prepared(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    options = ("--master", "local[2]", "-D", "execution.runtime-mode=BATCH")
+    folder = tmp_path / "out"
+    program = headrace_run(tmp_path, ENDLESS_FUNCTION, *options, arguments=(str(folder),))
     started.append(program)
-    program.wait_for_line("STARTED", 150)
+    program.wait_for_line("PREPARED", 150)
     program.interrupt()
     assert program.wait(60) == 130, program.report()
+    assert list(folder.rglob("*")) == []
     program.assert_nothing_is_left()
 
 
