@@ -21,7 +21,7 @@ from headrace.cluster.dispatcher.stored_jobs import StoredJobs
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.high_availability.leader_election_service import Leadership
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.job_master import JobManagerSharedServices
+from headrace.cluster.job_master.job_master import JobManagerSharedServices, OnAttempt
 from headrace.cluster.leader_replacements import LeaderReplacements
 from headrace.cluster.leadership import (
     DISPATCHER,
@@ -104,6 +104,7 @@ class Cluster:
         secret: bytes = b"",
         tls: TlsIdentity | None = None,
         on_job_ended: OnJobEnded | None = None,
+        on_attempt: OnAttempt | None = None,
         log_folder: Path | None = None,
         registry: MetricRegistry | None = None,
         host: str = "",
@@ -147,6 +148,7 @@ class Cluster:
         self._coordinator_factories: Final = coordinator_factories
         self._blob_server_gateway: Final = blob_server
         self._on_job_ended: Final = on_job_ended
+        self._on_attempt: Final = on_attempt
         self._batch_job_masters: Final = batch_job_masters
         self._dispatchers: Final = DispatcherRunner(
             rpc_service,
@@ -208,6 +210,7 @@ class Cluster:
                 run_blocking=self._run_blocking,
                 report_span=self._registry.report_span if self._registry.is_read else None,
                 fence=always_leads if leadership is None else leadership.validate,
+                on_attempt=self._on_attempt,
             ),
             leader_election=self._leader_election,
             archive=self._archive,

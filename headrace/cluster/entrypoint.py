@@ -19,6 +19,7 @@ from headrace.cluster.high_availability.high_availability_services import (
 )
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.job_master import OnAttempt
 from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.workers import worker_names
@@ -45,7 +46,7 @@ class ClusterEntrypoint:
 
     Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
     printed in TaskManagers, on a thread of its own. `log_folder` is where the processes of this host write their logs.
-    `on_job_ended` is told of each job that has ended, on the control thread.
+    `on_job_ended` is told of each job that has ended, on the control thread, and `on_attempt` of each start of one.
     """
 
     settings: Settings
@@ -63,6 +64,7 @@ class ClusterEntrypoint:
     show_output: Callable[[bytes], None] | None = None
     log_folder: Path | None = None
     on_job_ended: OnJobEnded | None = None
+    on_attempt: OnAttempt | None = None
     batch_job_masters: BatchJobMasters | None = None
 
     def start(
@@ -119,6 +121,7 @@ class ClusterEntrypoint:
             secret=self.secret,
             tls=self.tls,
             on_job_ended=self.on_job_ended,
+            on_attempt=self.on_attempt,
             batch_job_masters=self.batch_job_masters,
             log_folder=self.log_folder,
             registry=registry,

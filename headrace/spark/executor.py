@@ -116,7 +116,6 @@ class SparkExecutor:
         if not is_batch:
             _refuse_too_few_slots(job_graph, host)
         job_graph = self._with_files(job_graph, host)
-        host.job_submitted(job_graph)
         if application is not None:
             return application.submit(job_graph, host, _SUBMIT_TIMEOUT_S)
         handle = host.handle

@@ -62,6 +62,7 @@ from headrace.rest.rest_server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
+from headrace.spark.job_descriptions import attempt_text, worker_description
 from headrace.spark.master import MasterKind, parse_master
 from headrace.spark.options import EXECUTOR_TIMEOUT, MASTER, STOP_GRACE
 from headrace.spark.session.authentication import TaskSecrets
@@ -91,7 +92,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
-_DESCRIPTION_MAX: Final = 300
 _IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 
 
@@ -112,20 +112,6 @@ class SessionStoppedError(HostError):
         super().__init__(
             "the SparkSession that jobs run on was stopped: await a job's end before spark.stop()"
         )
-
-
-def worker_description(worker_id: ResourceId, cluster: str, job: str, dashboard: str) -> str:
-    """Return what Spark says of a TaskManager's job, in one line that is not too long; what is not known is empty."""
-    parts = [
-        f"TaskManager {worker_id}" + (f" of cluster '{cluster}'" if cluster else ""),
-        f"started after job {job}" if job else "",
-        f"dashboard {dashboard}" if dashboard else "",
-    ]
-    known = [part for part in parts if part]
-    cut = [
-        part if len(part) <= _DESCRIPTION_MAX else f"{part[:_DESCRIPTION_MAX]}…" for part in known
-    ]
-    return "; ".join(cut)
 
 
 class SparkHost:
@@ -184,7 +170,7 @@ class SparkHost:
         self._driver: SparkResourceDriver | None = None
         self._stay: Callable[[], None] | None = None
         self._has_left = False
-        self._last_submitted = ""
+        self._last_begun = ""
 
     @property
     def handle(self) -> ClusterHandle:
@@ -214,6 +200,7 @@ class SparkHost:
                     lambda job, key: handle.call(content_of(blobs, job, key, settings)),
                     storage_parent(settings, None),
                     memory_settings(self._worker_settings),
+                    dashboard=lambda: self._dashboard,
                 )
             )
         return self._batch_jobs
@@ -307,6 +294,7 @@ class SparkHost:
             scratch=self._scratch,
             show_output=None if self._kind.is_local else self._standard_output.show,
             on_job_ended=web_monitor.job_ended,
+            on_attempt=self._attempt_begins,
             batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
             log_folder=self._log_folder,
         )
@@ -376,10 +364,9 @@ class SparkHost:
         """Ship the files that a job's functions import; LateFilesError where running TaskManagers lack them."""
         ship(self.session.context, self._shipped.add(files), self._scratch)
 
-    def job_submitted(self, graph: JobGraph) -> None:
+    def _attempt_begins(self, graph: JobGraph, number: int) -> None:
         """Have TaskManagers that start from now on name the job in Spark: it is likely to be for its sake."""
-        vertices = ", ".join(vertex.name for vertex in graph.vertices)
-        self._last_submitted = f"'{graph.name}' ({vertices})"
+        self._last_begun = attempt_text(graph, number)
 
     def close(self) -> None:
         """End jobs, TaskManagers and control plane, then the session if it is ours. Idempotent."""
@@ -434,9 +421,13 @@ class SparkHost:
         return worker_description(
             worker_id,
             self._name,
-            self._last_submitted,
-            "" if self.rest is None else self.rest.address,
+            self._last_begun,
+            self._dashboard,
         )
+
+    @property
+    def _dashboard(self) -> str:
+        return "" if self.rest is None else self.rest.address
 
     def _body_of(self, worker_id: ResourceId) -> WorkerBody:
         self._shipped.workers_start()

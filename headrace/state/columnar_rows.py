@@ -177,7 +177,8 @@ class MergedRows:
         self._merged_size = 0
         self._pending_size = sum(map(size_of, pending))
         self._memory = memory
-        memory.resize(sum(table.nbytes for table in pending))
+        for rows in pending:
+            memory.add_rows(rows)
 
     @property
     def tables(self) -> list[pa.Table]:
@@ -198,7 +199,7 @@ class MergedRows:
         """Add new rows, at least one."""
         self.pending.append(rows)
         self._pending_size += self._size_of(rows)
-        self._memory.grow(rows.nbytes)
+        self._memory.add_rows(rows)
 
     def replace(self, merged: pa.Table) -> None:
         """Hold `merged` in place of all rows."""

@@ -1,6 +1,7 @@
 """Spark's history server shows programs of the past from their event logs: workers, pushed rows and BATCH stages."""
 
 import json
+import re
 import socket
 import urllib.request
 from pathlib import Path
@@ -96,9 +97,15 @@ def run_program(folder: Path, events: Path, started: list[Program], mode: str) -
     return log.name
 
 
+def path_of(history: History, log: str) -> str:
+    """Return the path of a log's application."""
+    [path] = [f"/{one['id']}" for one in history.get("") if one["id"] in log]
+    return path
+
+
 def shown_jobs(history: History, log: str) -> list[str]:
     """Look at the queries of a log's application; return what is said of its jobs."""
-    [path] = [f"/{one['id']}" for one in history.get("") if one["id"] in log]
+    path = path_of(history, log)
     jobs = history.get(f"{path}/jobs")
     queries = history.get(f"{path}/sql?details=true&planDescription=false&length=100")
     ours = [one for one in queries if any("MapInArrow" in n["nodeName"] for n in one["nodes"])]
@@ -124,3 +131,14 @@ def test_programs_of_the_past_are_shown_with_their_workers_and_the_rows_of_their
     assert any("rows of" in one and "wells" in one for one in told), told
     told = shown_jobs(history, batch)
     assert not [one for one in told if "TaskManager" in one], told
+    [described] = set(told)
+    assert described.startswith("BATCH job 'Flink Streaming Job' (Source: wells -> "), told
+    assert re.search(
+        r", Sink: Collect\); dashboard http://127\.0\.0\.1:\d+/#/job/[0-9a-f]{32}$", described
+    )
+    path = path_of(history, batch)
+    stages = history.get(f"{path}/stages")
+    assert {one["description"] for one in stages} == {described}
+    plans = [one["planDescription"] for one in history.get(f"{path}/sql?length=100")]
+    print(plans)
+    assert any("Source: wells" in one and "Sink: Collect" in one for one in plans), plans

@@ -104,13 +104,18 @@ _ENDING: Final = (JobStatus.CANCELLING, JobStatus.CANCELED, JobStatus.FINISHED)
 """A job in one of these ends by itself or by its user, also where the cluster ends before it has."""
 
 
+OnAttempt = Callable[[JobGraph, int], None]
+"""Told of each start of a job, before its slots are asked for, and its number: 1, then one more with each restart."""
+
+
 @dataclass(frozen=True)
 class JobManagerSharedServices:
     """Services that the Dispatcher shares with all JobMasters of one cluster.
 
     `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread. `report_span`
     takes spans of checkpoints and restarts, if anybody reports them. `fence` is called before whatever changes
-    checkpoints or output, and raises where this process does not lead its cluster any more.
+    checkpoints or output, and raises where this process does not lead its cluster any more. `on_attempt` is told of
+    starts of jobs.
     """
 
     leader_retrieval_address: str
@@ -120,6 +125,7 @@ class JobManagerSharedServices:
     run_blocking: BlockingRunner = run_in_thread
     report_span: ReportSpan | None = None
     fence: Callable[[], None] = always_leads
+    on_attempt: OnAttempt | None = None
 
 
 OnTerminal = Callable[[JobResult, bool], Awaitable[None]]
@@ -150,6 +156,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._on_terminal: Final = on_terminal
         self._graph: Final = graph
         self._blob_server: Final = services.blob_server
+        self._on_attempt: Final = services.on_attempt
         self._on_ended: Final = on_ended
         settings = rpc_service.settings.with_values(graph.settings)
         self._resource_id: Final = ResourceId(f"jobmanager-{graph.job_id}")
@@ -274,6 +281,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def on_start(self) -> None:
         """Begin."""
+        self._tell_attempt(1)
         self._registrar.start()
         self._resource_manager.link.connect()
         self._scheduler.start()
@@ -546,7 +554,12 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         if status.is_globally_terminal_state():
             self.spawn(self._end(), "end of the job")
 
+    def _tell_attempt(self, number: int) -> None:
+        if self._on_attempt is not None:
+            self._on_attempt(self._graph, number)
+
     def _tell_restart(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
+        self._tell_attempt(restart_count + 1)
         self._spans.restarts(first_line(cause.error), restart_count)
         newest_id = self._checkpointing.newest_id
         self._notices.tell(

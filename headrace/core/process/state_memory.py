@@ -8,6 +8,8 @@ leave free, the log says so, and once the process holds more than it may, the er
 import logging
 from typing import Final
 
+import pyarrow as pa
+
 from headrace.core.config import Settings
 from headrace.core.ids import size_text
 from headrace.core.process.memory_parts import MANAGED_MEMORY, own_memory_parts
@@ -15,6 +17,8 @@ from headrace.core.process.memory_parts import MANAGED_MEMORY, own_memory_parts
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_BYTES: Final = 1 << 20
 """Growth of a state after which the sum of all is looked at: a process may have hundreds of them."""
+_MEASURED_BYTES: Final = 1 << 20
+"""Size of the buffers of rows, after those that were measured last, with which rows are measured again."""
 _ROW_BUFFER_PART: Final = 8
 _ROW_BUFFER_MIN_BYTES: Final = 16 << 20
 """Each buffer of a sort becomes an open file, and a process may have about a thousand of those."""
@@ -40,7 +44,24 @@ class StateMemory:
         self.managed_bytes: Final = own_memory_parts(settings).managed
         self.size_bytes = 0
         self._looked_at_bytes = 0
+        self._row_bytes = 0.0
+        # The first rows are measured.
+        self._unmeasured_bytes = _MEASURED_BYTES
         _ACCOUNTS.add(self)
+
+    def add_rows(self, rows: pa.Table | pa.RecordBatch) -> int:
+        """Note that the state holds these rows, too; return about how many bytes they take.
+
+        To measure them takes longer than to add a small batch to a state. So of small ones some are measured, the
+        others count as many bytes per row. Of slices the buffers, which are quickly told, are an upper bound.
+        """
+        self._unmeasured_bytes += rows.get_total_buffer_size()
+        if self._unmeasured_bytes >= _MEASURED_BYTES:
+            self._unmeasured_bytes = 0
+            self._row_bytes = rows.nbytes / max(1, rows.num_rows)
+        size_bytes = int(self._row_bytes * rows.num_rows)
+        self.grow(size_bytes)
+        return size_bytes
 
     def grow(self, more_bytes: int) -> None:
         """Note that the state holds so much more."""

@@ -106,7 +106,8 @@ class FindableRows:
         # All at once: merging one run after the other would move the newest rows once per run.
         self._runs[begin:] = [merged_runs([*self._runs[begin:], run])]
         # Merged runs hold as much as they did apart.
-        self._memory.grow(run.rows.nbytes + run.numbers.nbytes + run.places.nbytes)
+        self._memory.add_rows(run.rows)
+        self._memory.grow(run.numbers.nbytes + run.places.nbytes)
 
     def clear(self) -> None:
         """Forget all rows."""

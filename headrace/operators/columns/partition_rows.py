@@ -201,7 +201,7 @@ class PartitionRows:
 
     def _hold(self, block: pa.RecordBatch) -> None:
         self._held.append(block)
-        self._memory.grow(block.nbytes)
+        self._memory.add_rows(block)
         if self._memory.size_bytes >= self._buffer_bytes:
             self._stored.append(mapped(pa.concat_batches(self._held), self._directory))
             self._held = []

@@ -200,38 +200,38 @@ class _Side:
     def __init__(self, name: str, schema: pa.Schema, states: OperatorStateHandler) -> None:
         self.schema: Final = schema
         state = ColumnarRows(name, schema, self._frozen)
-        self._tables = state.restore(states)
+        restored = state.restore(states)
         self._memory: Final = state.memory
-        self._count_memory()
+        # Tables, and the bytes that each counts.
+        self._held: list[tuple[pa.Table, int]] = []
+        for rows in restored:
+            self.add(rows)
 
     def add(self, rows: pa.Table) -> None:
-        """Add new rows."""
-        self._tables.append(rows)
-        self._memory.grow(rows.nbytes)
+        """Add new rows, at least one."""
+        self._held.append((rows, self._memory.add_rows(rows)))
 
     def take(self, last_start: int) -> pa.Table:
         """Return the rows of windows up to the one that begins at `last_start`, and keep the others."""
         due: list[pa.Table] = []
-        kept: list[pa.Table] = []
-        for table in self._tables:
+        kept: list[tuple[pa.Table, int]] = []
+        for table, size_bytes in self._held:
             is_due = slices_of(table) <= last_start
             if is_due.all():
                 due.append(table)
             elif not is_due.any():
-                kept.append(table)
+                kept.append((table, size_bytes))
             else:
                 due.append(table.filter(pa.array(is_due)))
-                kept.append(table.filter(pa.array(~is_due)))
-        self._tables = kept
-        self._count_memory()
+                rest = table.filter(pa.array(~is_due))
+                kept.append((rest, size_bytes * rest.num_rows // table.num_rows))
+        self._held = kept
+        self._memory.resize(sum(size_bytes for _, size_bytes in kept))
         return pa.concat_tables(due) if due else self.schema.empty_table()
 
     def _frozen(self) -> FrozenTables:
-        tables = list(self._tables)
+        tables = [table for table, _ in self._held]
         return lambda: tables
-
-    def _count_memory(self) -> None:
-        self._memory.resize(sum(table.nbytes for table in self._tables))
 
 
 class WindowRowJoinOperator(TwoInputOperator):

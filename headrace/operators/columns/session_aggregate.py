@@ -133,7 +133,7 @@ class SessionAggregateOperator(OneInputOperator):
         stretches = table_with_hashes(batch, self._schema)
         self._held.append(stretches)
         self._held_count += batch.num_rows
-        self._memory.grow(stretches.nbytes)
+        self._memory.add_rows(stretches)
         if self._held_count >= HELD_ROWS_MAX:
             self._settle()
 
@@ -158,7 +158,7 @@ class SessionAggregateOperator(OneInputOperator):
             return
         stretches = pa.concat_tables(self._held)
         self._held, self._held_count = [], 0
-        self._memory.resize(self._open_sessions.nbytes)
+        self._memory.resize(self._open_bytes)
         stretches = without_late(stretches, self._late(stretches), self._late_count)
         if stretches.num_rows:
             self._join_sessions(stretches)
@@ -193,8 +193,8 @@ class SessionAggregateOperator(OneInputOperator):
 
     def _hold_open(self, sessions: pa.Table) -> None:
         """Hold these sessions, and no stretches, in place of all."""
-        self._open_sessions = sessions
-        self._memory.resize(sessions.nbytes)
+        self._open_sessions, self._open_bytes = sessions, sessions.nbytes
+        self._memory.resize(self._open_bytes)
 
     def _fire(self, watermark: int, output: Output) -> None:
         _, lasts = _extents(self._open_sessions)

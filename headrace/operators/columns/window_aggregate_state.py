@@ -40,6 +40,8 @@ _HAS_FIRED: Final = "has_fired"
 _SLOT_BYTES: Final = 140
 """What a slot takes beside its key and its accumulators: in the window's table, in two lists, and as an integer."""
 _SAMPLED_KEYS: Final = 16
+_COUNTED_ROWS: Final = 4_096
+"""Pairs of row and window after which to count again what is held."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,8 @@ class WindowAggregateState(ColumnarState):
         self._accumulators = accumulators
         self._keys = _KeyColumns(key_fields, states.key_space)
         self._key_bytes = 0.0
+        self._row_count = 0
+        self._next_counted = 0
         for table in self.register(states):
             self._load(table)
 
@@ -273,7 +277,10 @@ class WindowAggregateState(ColumnarState):
         slots = self.slots.slots_of(pairs.starts, key_codes[pairs.rows], keys)
         self._accumulators.grow(self.slots.capacity)
         self._accumulators.update(columns, pairs.rows, pairs.starts, slots)
-        self._count_memory(keys)
+        self._row_count += len(pairs.rows)
+        if self._row_count >= self._next_counted:
+            self._next_counted = self._row_count + min(self._row_count, _COUNTED_ROWS)
+            self._count_memory(keys)
         return slots
 
     def drop(self, last_start: int) -> None:

@@ -52,7 +52,7 @@ from headrace.spark.batch.dataframe_borders import (
     source_frame,
     source_splits,
 )
-from headrace.spark.batch.spark_aggregates import aggregated_by_spark
+from headrace.spark.batch.spark_aggregates import SparkAggregates
 from headrace.spark.batch.split_assignment import assigned_splits
 from headrace.spark.batch.stage_body import failure_in, run_stage
 from headrace.spark.batch.stage_files import StageFiles
@@ -84,6 +84,7 @@ from headrace.task.batch.stage_task import COMMIT_ID, StageEdge, StageSpec, edge
 from headrace.task.user_payloads import load_types
 
 _LOG: Final = logging.getLogger(__name__)
+_SHOWN_NAME_MAX: Final = 100
 _CONF: Final = {
     # It would merge small partitions, and with them the keys of several subtasks.
     "spark.sql.adaptive.enabled": "false",
@@ -132,6 +133,7 @@ class BatchJob:
         of_cluster = {} if cluster_settings is None else cluster_settings.to_dict()
         of_cluster.pop(CHECKPOINTING_INTERVAL.key, None)
         self._driver_settings: Final = Settings({**of_cluster, **settings})
+        self._aggregates: SparkAggregates | None = None
         self._kept: list[DataFrame] = []
         self._starts: Final[dict[int, DataFrame]] = {}
 
@@ -207,6 +209,8 @@ class BatchJob:
         """Return the rows of all stages, and the reports of those that have some: to collect these runs the job."""
         for key, value in _CONF.items():
             self._spark.conf.set(key, value)
+        if self._driver_settings.get_option(AGGREGATES_IN_SPARK):
+            self._aggregates = SparkAggregates(self._spark, self._graph)
         frames: dict[JobVertexId, DataFrame] = {}
         reports: list[DataFrame] = []
         for vertex in self._graph.vertices:
@@ -238,8 +242,7 @@ class BatchJob:
     ) -> DataFrame:
         into = self._graph.edges_into(vertex.vertex_id)
         number = self._graph.vertices.index(vertex)
-        asked = self._driver_settings.get_option(AGGREGATES_IN_SPARK)
-        made = aggregated_by_spark(self._spark, self._graph, vertex) if asked else None
+        made = None if self._aggregates is None else self._aggregates.aggregated(vertex)
         vertex, source = made or (vertex, None)
         is_keyed = any(edge.partitioner.kind is PartitionerKind.HASH for edge in into)
         spec = StageSpec(
@@ -262,6 +265,8 @@ class BatchJob:
         if source is None:
             source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
+        # By its name Spark's pages tell the queries' nodes apart.
+        stage.__name__ = vertex.name[:_SHOWN_NAME_MAX]
         with named_workers(
             self._spark.sparkContext, self._worker_name, self._graph.python_executable
         ):

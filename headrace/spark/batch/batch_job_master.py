@@ -82,6 +82,7 @@ from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.stage_body import failure_in
 from headrace.spark.batch.stage_files import EntriesInUse, StageFiles, modules_digest
 from headrace.spark.batch.subtask_reports import ReportChannel, SubtaskReport
+from headrace.spark.job_descriptions import batch_description
 from headrace.spark.session.spark_errors import root_message, unusable_interpreter
 from headrace.task.batch.stage_rows import StageReport
 
@@ -105,7 +106,7 @@ class BatchHost:
 
     Both paths are empty where workers are on other hosts. `blob`: fetches one of a job, on any thread but the
     Dispatcher's. `artifact_parent`: folder for files of jobs on each host, or the system's temporary one.
-    `memory`: settings of what a Python worker may hold.
+    `memory`: settings of what a Python worker may hold. `dashboard`: returns its address, empty where there is none.
     """
 
     spark: SparkSession
@@ -116,6 +117,7 @@ class BatchHost:
     artifact_parent: Path | None = None
     memory: Mapping[str, str] = field(default_factory=dict[str, str])
     entries_in_use: EntriesInUse = field(default_factory=EntriesInUse)
+    dashboard: Callable[[], str] = str
 
 
 class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
@@ -451,7 +453,8 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         """Run all stages, and return the rows of collect sinks."""
         group = job_group_of(self._graph.job_id)
         host, context = self._host, self._host.spark.sparkContext
-        context.setJobGroup(group, self._graph.name, interruptOnCancel=True)
+        described = batch_description(self._graph, host.dashboard())
+        context.setJobGroup(group, described, interruptOnCancel=True)
         pipe = f"{host.pipe_folder}/reports-{group}" if host.pipe_folder else ""
         channel = ReportChannel(
             context, lambda report: self.run_async(lambda: self._report(report)), pipe

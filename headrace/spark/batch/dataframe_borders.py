@@ -78,11 +78,15 @@ def reads_dataframe(vertex: JobVertex) -> bool:
     return vertex.operators[0].coordinator == SOURCE_COORDINATOR
 
 
+def dataframe_id_of(vertex: JobVertex) -> str:
+    """Return the name of the DataFrame that a vertex reads."""
+    payload = vertex.operators[0].coordinator_payload
+    return msgspec.msgpack.decode(payload, type=SourcePayload).dataframe_id
+
+
 def dataframe_of(vertex: JobVertex) -> DataFrame:
     """Return the DataFrame that a vertex reads; HostError where this driver has it not."""
-    head = vertex.operators[0]
-    payload = msgspec.msgpack.decode(head.coordinator_payload, type=SourcePayload)
-    return dataframe_named(payload.dataframe_id, f"operator '{head.name}'")
+    return dataframe_named(dataframe_id_of(vertex), f"operator '{vertex.operators[0].name}'")
 
 
 def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge]) -> DataFrame:

@@ -5,7 +5,7 @@ were cut. Where nothing but comparisons and picked columns lies between a DataFr
 `groupBy(...).agg(...)` of Spark's: no row comes to Python before it is aggregated. The half behind the exchange stays:
 windows fire, have their timestamps and come in their order as before.
 
-`planned_aggregate` decides, without Spark; `aggregated_by_spark` makes the DataFrame.
+`planned_aggregate` decides, without Spark; `SparkAggregates` makes the DataFrames.
 """
 
 import logging
@@ -44,6 +44,7 @@ from headrace.functions.watermarks import ColumnTimestampAssigner, WatermarkStra
 from headrace.graph.job_graph import JobEdge, JobGraph, JobVertex, VertexPayloads
 from headrace.spark.batch.dataframe_borders import (
     INTEGERS,
+    dataframe_id_of,
     dataframe_of,
     for_subtasks,
     in_session,
@@ -219,44 +220,71 @@ class _Walk:
         return is_plain_text or isinstance(kind, (*INTEGERS, T.BooleanType))
 
 
-def aggregated_by_spark(
-    spark: SparkSession, graph: JobGraph, vertex: JobVertex
-) -> tuple[JobVertex, DataFrame] | None:
-    """Return a vertex that reads partial results instead of rows, and these as `source_frame` gives rows.
+class SparkAggregates:
+    """Aggregates of one job. Spark plans each DataFrame of it once, which takes longer than a short job's records."""
 
-    None where Spark cannot compute them, or the vertex reads no DataFrame.
-    """
-    place = _place_of_half(vertex)
-    if place is None or not reads_dataframe(vertex):
-        return None
-    head, half, *behind = vertex.operators[0], *vertex.operators[place:]
-    df = dataframe_of(vertex)
-    plan = planned_aggregate(
-        vertex,
-        graph.edges_out_of(vertex.vertex_id),
-        df.schema.fields,
-        are_texts_bytes=not makes_connectors_scan(_physical_plan(spark, df)),
-    )
-    if plan is None:
-        return None
-    made = _partial_results(in_session(spark, df), plan, half.name)
-    partial_type = load_types(vertex, VertexPayloads.of(vertex, ()))[place].output
-    _set_partition_count(spark, graph)
-    # The rows come from Spark's plan, and not by the name of a DataFrame.
-    source = DataFrameSource("", partial_type.value_type)
-    reader = msgspec.structs.replace(
-        head,
-        operator_id=half.operator_id,
-        payload=pickle_code(SourceSpec(source, None)),
-        types_payload=pickle_code(OperatorTypes((), partial_type)),
-    )
-    skipped = {one.operator_id for one in vertex.operators[:place]}
-    edges = tuple(one for one in vertex.chain_edges if one.source_id not in skipped)
-    _LOG.info(
-        "Spark aggregates the rows of '%s' itself, in the place of '%s'", head.name, half.name
-    )
-    reading = msgspec.structs.replace(vertex, operators=(reader, *behind), chain_edges=edges)
-    return reading, for_subtasks(made, vertex.parallelism)
+    def __init__(self, spark: SparkSession, graph: JobGraph) -> None:
+        self._spark: Final = spark
+        self._graph: Final = graph
+        self._plans: Final[dict[str, str]] = {}
+        self._has_partition_count = False
+
+    def aggregated(self, vertex: JobVertex) -> tuple[JobVertex, DataFrame] | None:
+        """Return a vertex that reads partial results instead of rows, and these as `source_frame` gives rows.
+
+        None where Spark cannot compute them, or the vertex reads no DataFrame.
+        """
+        place = _place_of_half(vertex)
+        if place is None or not reads_dataframe(vertex):
+            return None
+        head, half, *behind = vertex.operators[0], *vertex.operators[place:]
+        df = dataframe_of(vertex)
+        plan = planned_aggregate(
+            vertex,
+            self._graph.edges_out_of(vertex.vertex_id),
+            df.schema.fields,
+            are_texts_bytes=not makes_connectors_scan(self._physical_plan(vertex)),
+        )
+        if plan is None:
+            return None
+        made = _partial_results(in_session(self._spark, df), plan, half.name)
+        partial_type = load_types(vertex, VertexPayloads.of(vertex, ()))[place].output
+        self._set_partition_count()
+        # The rows come from Spark's plan, and not by the name of a DataFrame.
+        source = DataFrameSource("", partial_type.value_type)
+        reader = msgspec.structs.replace(
+            head,
+            operator_id=half.operator_id,
+            payload=pickle_code(SourceSpec(source, None)),
+            types_payload=pickle_code(OperatorTypes((), partial_type)),
+        )
+        skipped = {one.operator_id for one in vertex.operators[:place]}
+        edges = tuple(one for one in vertex.chain_edges if one.source_id not in skipped)
+        _LOG.info(
+            "Spark aggregates the rows of '%s' itself, in the place of '%s'", head.name, half.name
+        )
+        reading = msgspec.structs.replace(vertex, operators=(reader, *behind), chain_edges=edges)
+        return reading, for_subtasks(made, vertex.parallelism)
+
+    def _set_partition_count(self) -> None:
+        """Have Spark shuffle partial results for as many tasks as read most of them, unless other shuffles heed this.
+
+        Once for the job, whose vertices give the same answer.
+        """
+        if self._has_partition_count:
+            return
+        self._has_partition_count = True
+        readers = [one for one in self._graph.vertices if reads_dataframe(one)]
+        if not any("Exchange" in self._physical_plan(one) for one in readers):
+            count = max(one.parallelism for one in readers)
+            self._spark.conf.set("spark.sql.shuffle.partitions", str(count))
+
+    def _physical_plan(self, vertex: JobVertex) -> str:
+        """Return the plan of the DataFrame that a vertex reads."""
+        dataframe_id = dataframe_id_of(vertex)
+        if dataframe_id not in self._plans:
+            self._plans[dataframe_id] = physical_plan(self._spark, dataframe_of(vertex))
+        return self._plans[dataframe_id]
 
 
 def _partial_results(frame: DataFrame, plan: AggregatePlan, operator_name: str) -> DataFrame:
@@ -328,17 +356,10 @@ def makes_connectors_scan(plan: str) -> bool:
     return _CONNECTORS_SCAN.search(plan) is not None
 
 
-def _physical_plan(spark: SparkSession, df: DataFrame) -> str:
+def physical_plan(spark: SparkSession, df: DataFrame) -> str:
+    """Return the plan by which Spark would compute a DataFrame in a session, as text."""
     java_frame: Any = getattr(in_session(spark, df), "_jdf")  # noqa: B009
     return java_frame.queryExecution().executedPlan().toString()
-
-
-def _set_partition_count(spark: SparkSession, graph: JobGraph) -> None:
-    """Have Spark shuffle partial results for as many tasks as read most of them, unless other shuffles heed this."""
-    readers = [one for one in graph.vertices if reads_dataframe(one)]
-    if not any("Exchange" in _physical_plan(spark, dataframe_of(one)) for one in readers):
-        count = max(one.parallelism for one in readers)
-        spark.conf.set("spark.sql.shuffle.partitions", str(count))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from headrace.cluster.leadership import LeaderDirectory
 from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId
+from headrace.core.ids import JobId, JobMasterId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.blob_server import BlobServerGateway
@@ -66,6 +66,7 @@ class World:
         )
         self.contexts: list[CoordinatorContext] = []
         self.ends: list[ArchivedJob] = []
+        self.attempts: list[tuple[JobId, int]] = []
         worker = self.network.create_service("worker")
         resource_manager = start_scripted(
             worker,
@@ -89,6 +90,7 @@ class World:
                 blob_server=worker.gateway(resource_manager.address, BlobServerGateway),
                 shuffle_master=CreditBasedShuffleMaster(),
                 run_blocking=run_at_once,
+                on_attempt=lambda graph, number: self.attempts.append((graph.job_id, number)),
             ),
             on_ended=self.ends.append,
         )

@@ -1,0 +1,41 @@
+"""Descriptions of Spark's jobs that are Headrace's: on Spark's page, in its status API and its event log."""
+
+from typing import Final
+
+from headrace.core.ids import ResourceId
+from headrace.graph.job_graph import JobGraph
+
+_PART_MAX: Final = 300
+
+
+def job_text(graph: JobGraph) -> str:
+    """Return the name of a job and those of its vertices."""
+    return f"'{graph.name}' ({', '.join(vertex.name for vertex in graph.vertices)})"
+
+
+def attempt_text(graph: JobGraph, number: int) -> str:
+    """Return the same behind the number of an attempt."""
+    return f"attempt {number} of job {job_text(graph)}"
+
+
+def worker_description(worker_id: ResourceId, cluster: str, attempt: str, dashboard: str) -> str:
+    """Return what Spark says of a TaskManager's job, in one line that is not too long; what is not known is empty.
+
+    `attempt`: the one that began last when the TaskManager was started, as `attempt_text` gives it.
+    """
+    return _line(
+        f"TaskManager {worker_id}" + (f" of cluster '{cluster}'" if cluster else ""),
+        f"started after {attempt}" if attempt else "",
+        f"dashboard {dashboard}" if dashboard else "",
+    )
+
+
+def batch_description(graph: JobGraph, dashboard: str) -> str:
+    """Return what Spark says of a job in BATCH mode, whose vertices are the stages of Spark's."""
+    page = f"dashboard {dashboard}/#/job/{graph.job_id}" if dashboard else ""
+    return _line(f"BATCH job {job_text(graph)}", page)
+
+
+def _line(*parts: str) -> str:
+    known = [part for part in parts if part]
+    return "; ".join(part if len(part) <= _PART_MAX else f"{part[:_PART_MAX]}…" for part in known)
