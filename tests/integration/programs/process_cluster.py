@@ -16,7 +16,7 @@ from typing import Any
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.resource_manager.driver import WorkerListener
-from headrace.cluster.task_executor.options import TaskManagerConfiguration
+from headrace.cluster.task_executor.options import OWN_INTERPRETER, TaskManagerConfiguration
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
@@ -33,11 +33,14 @@ PROGRAM = "tests.integration.programs.scanned_task_manager"
 class TaskManagerProcess:
     """One of them; `leaks` may be asked by one thread at a time."""
 
-    def __init__(self, configuration: TaskManagerConfiguration) -> None:
+    def __init__(
+        self, configuration: TaskManagerConfiguration, interpreter: str = sys.executable
+    ) -> None:
         self.name = str(configuration.resource_id)
+        self.interpreter = interpreter
         self._is_stopped = False
         self._process = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM],
+            [interpreter, "-m", PROGRAM],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
@@ -141,7 +144,8 @@ class ProcessDriver:
             return [each for each in wanted if each.is_alive]
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
-        return "all TaskManagers are alike here"
+        # But for their interpreters.
+        return "" if profile.is_unspecified else "all TaskManagers are alike here"
 
     def describe_shortage(self) -> str:
         return "processes are started as they are needed"
@@ -150,7 +154,8 @@ class ProcessDriver:
         self._listener = listener
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        start_thread(f"host of {worker_id}", lambda: self._host(worker_id))
+        interpreter = profile.python_executable
+        start_thread(f"host of {worker_id}", lambda: self._host(worker_id, interpreter))
 
     def release_worker(self, worker_id: ResourceId) -> None:
         with self._lock:
@@ -184,7 +189,7 @@ class ProcessDriver:
             for process in self._processes.values():
                 process.kill()
 
-    def _host(self, worker_id: ResourceId) -> None:
+    def _host(self, worker_id: ResourceId, interpreter: str) -> None:
         self._has_handle.wait(60)
         assert self._listener is not None and self.handle is not None
         directory = self._scratch / str(worker_id)
@@ -193,7 +198,7 @@ class ProcessDriver:
             resource_id=worker_id,
             leader_retrieval_address=self.handle.leader_retrieval_address,
             secret=SECRET,
-            settings=self._settings.to_dict(),
+            settings={**self._settings.to_dict(), OWN_INTERPRETER.key: interpreter},
             scratch_directory=directory,
             log_folder=private_folder(directory / "logs") if self._writes_logs else None,
         )
@@ -204,7 +209,9 @@ class ProcessDriver:
                 reason = "it is not needed any more"
             else:
                 reason = ""
-                process = self._processes[worker_id] = TaskManagerProcess(configuration)
+                process = self._processes[worker_id] = TaskManagerProcess(
+                    configuration, interpreter or sys.executable
+                )
         if not reason:
             self._listener.worker_started(worker_id)
             reason = f"its process ended with {process.wait()}"

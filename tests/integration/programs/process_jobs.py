@@ -1,5 +1,7 @@
 """Jobs of a cluster whose TaskManagers are processes with one slot each, and what each of them holds."""
 
+import msgspec
+
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.connectors.datagen.source import DataGeneratorSource
@@ -26,7 +28,7 @@ class ProcessJobs:
     def __init__(self, handle: ClusterHandle, driver: ProcessDriver) -> None:
         self.handle, self.driver = handle, driver
 
-    def submit(self, parallelism: int) -> JobId:
+    def submit(self, parallelism: int, python_executable: str = "") -> JobId:
         env = StreamExecutionEnvironment.get_execution_environment()
         env.set_parallelism(parallelism)
         source = DataGeneratorSource(
@@ -36,7 +38,8 @@ class ProcessJobs:
         # All subtasks are one region: they run together or not at all.
         numbers.rebalance().map(abs, Types.LONG()).sink_to(DiscardingSink())
         job_id = JobId.generate(system_random())
-        self.handle.submit(generate_job_graph(env.get_stream_graph(), job_id, Settings(BOUNDED)))
+        graph = generate_job_graph(env.get_stream_graph(), job_id, Settings(BOUNDED))
+        self.handle.submit(msgspec.structs.replace(graph, python_executable=python_executable))
         return job_id
 
     def runs(self, job_id: JobId) -> bool:
