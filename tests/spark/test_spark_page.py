@@ -1,0 +1,110 @@
+"""Spark's web page, where it is switched on: what it shows of a cluster, and to whom."""
+
+import base64
+import hashlib
+import hmac
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+
+import pytest
+
+from headrace.core.randomness import secret_token
+from testkit.waiting import wait_until
+from tests.spark.programs import Program, headrace_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+KEY: Final = "spark.org.apache.spark.ui.JWSFilter.param.secretKey"
+PROGRAM: Final = """
+from headrace.common import Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+print("PAGE", spark_session().sparkContext.uiWebUrl, flush=True)
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+source = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=20)
+numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "wells")
+numbers.map(lambda n: f"NUMBER {n}", output_type=Types.STRING()).print()
+env.execute("levels")
+"""
+
+
+def encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def signed_token(key: bytes) -> str:
+    """A JSON web token that is signed with `key`.
+
+    Source: RFC 7515, appendix A.1.
+    """
+    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": "operator"})
+    text = ".".join(encoded(json.dumps(part).encode()) for part in parts)
+    return f"{text}.{encoded(hmac.digest(key, text.encode(), hashlib.sha256))}"
+
+
+def answer(url: str, token: str, data: bytes | None = None) -> tuple[int, str]:
+    """Status and content; `data` is sent by POST."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, data, headers), timeout=60
+        ) as found:
+            return found.status, found.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_the_page_shows_workers_to_whoever_has_the_key_of_its_filter_and_ends_no_job(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    key = secret_token()
+    settings = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.ui.filters": "org.apache.spark.ui.JWSFilter",
+        KEY: base64.urlsafe_b64encode(key).decode(),
+    }
+    given = [word for pair in settings.items() for word in ("-D", "=".join(pair))]
+    program = headrace_run(tmp_path, PROGRAM, "--master", "local[2]", *given)
+    started.append(program)
+    program.wait_for_line("NUMBER 3")
+    [page] = [line.split()[1] for line in program.out if line.startswith("PAGE ")]
+    assert urlsplit(page).hostname in ("127.0.0.1", "localhost"), page
+    for path in ("/jobs/", "/environment/", "/executors/", "/api/v1/applications"):
+        for token in ("", signed_token(secret_token())):
+            status, _ = answer(page + path, token)
+            assert status == 403, (path, bool(token))
+    token = signed_token(key)
+
+    def shown(path: str) -> Any:
+        status, text = answer(f"{page}/api/v1/applications{path}", token)
+        assert status == 200, text
+        return json.loads(text)
+
+    [application] = shown("")
+    workers = shown(f"/{application['id']}/jobs?status=running")
+    assert len(workers) == 1, workers
+    description = workers[0]["description"]
+    assert description.startswith("TaskManager ") and "job 'levels' (Source: wells" in description
+    assert "dashboard http://127.0.0.1:" in description
+    status, jobs = answer(f"{page}/jobs/", token)
+    assert status == 200 and description.split(";")[0] in jobs
+    properties = dict(shown(f"/{application['id']}/environment")["sparkProperties"])
+    assert properties["spark.ui.filters"] == settings["spark.ui.filters"]
+    assert "redacted" in properties[KEY], "the key itself is shown to nobody"
+    # Nobody ends a worker here: the dashboard does, which ends jobs in order.
+    for data in (None, b""):
+        status, _ = answer(f"{page}/jobs/job/kill/?id={workers[0]['jobId']}", token, data)
+        assert status >= 400
+    seen = len(program.out)
+    wait_until(lambda: len(program.out) > seen + 20, 60, "the job goes on")
+    program.interrupt()
+    assert program.wait(60) == 130, program.report()
+    program.assert_nothing_is_left()
