@@ -177,8 +177,8 @@ class JobGraphStore:
             confirm()
             place = child_uri(self._folder, _list_name(newest))
             reason = (
-                f"its leader is later than this one, of epoch {epoch}, and has no record among the leaders: bring their "
-                "records back, or delete this file"
+                f"its leader is later than this one, of epoch {epoch}, and has no record among the leaders: bring "
+                "their records back, or delete this file"
             )
             raise RecordNotTrustedError(place, reason)
         return found
