@@ -27,6 +27,7 @@ from headrace.core.ids import JobId, ResourceId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.core.resource_profile import ResourceProfile
+from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.errors import JobAlreadyEndedError
@@ -210,6 +211,7 @@ class SimulatedCluster:
 
     `clock_of` gives each TaskManager, by name, a clock that runs as the simulation's does and may show other times.
     With `high_availability`, whose leadership was granted on `clock`, it is the next leader of a cluster.
+    `run_blocking` runs what the control plane does with files.
     """
 
     def __init__(
@@ -224,6 +226,7 @@ class SimulatedCluster:
         clock_of: Callable[[str, ManualClock], Clock] = lambda name, clock: clock,
         clock: ManualClock | None = None,
         high_availability: HighAvailabilityServices | None = None,
+        run_blocking: BlockingRunner | None = None,
     ) -> None:
         self.clock_of: Final = clock_of
         self.seed: Final = seed
@@ -254,7 +257,7 @@ class SimulatedCluster:
             {},
             worker_name=worker_names("sim"),
             on_shut_down=lambda: None,
-            run_blocking=_run_at_once,
+            run_blocking=run_blocking or _run_at_once,
             high_availability=high_availability,
         )
         self.dispatcher: Final = with_timeout(self.cluster.dispatcher_gateway, NO_TIMEOUT_MS)

@@ -6,16 +6,19 @@ the same host the locks by which the end of a process is certain there: one that
 frozen keeps it. Output is committed to files, so that what a former leader still does would be seen there.
 """
 
+import asyncio
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
+from headrace.cluster.high_availability.job_graph_store import StoredJobGraph
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.high_availability.process_lock import ProcessLock
 from headrace.common import Encoder
@@ -37,6 +40,8 @@ from tests.integration.programs.committed_lines import committed_lines
 from tests.simulation.failures import WAYS
 from tests.simulation.scenario import SETTINGS
 from tests.simulation.seeds import seeds
+
+T = TypeVar("T")
 
 COUNT: Final = 1_000
 TICK_MS: Final = 100
@@ -73,7 +78,8 @@ class HostLock(ProcessLock):
 class Driver:
     """A standby until it leads, and a cluster from then on; as a standby again, it keeps its TaskManagers.
 
-    `sleeps_until_ms` and `stalls_until_ms`, until which no renewal comes through, are true time.
+    `sleeps_until_ms` and `stalls_until_ms`, until which no renewal comes through, are true time. With
+    `storing_takes_ms` it sleeps for so long once it has looked whether it leads and is about to store a job.
     """
 
     def __init__(self, folder: Path, seed: int, drawn: random.Random, host: str = "host") -> None:
@@ -90,6 +96,7 @@ class Driver:
         self._due_ms = 0.0
         self.sleeps_until_ms = 0.0
         self.stalls_until_ms = 0.0
+        self.storing_takes_ms = 0.0
         self._is_dead = False
         self._true_ms = 0.0
         self.cluster: SimulatedCluster | None = None
@@ -140,8 +147,23 @@ class Driver:
                 settings=self._settings,
                 clock=self._clock,
                 high_availability=self._services,
+                run_blocking=self._run_blocking,
             )
             self._renew()
+
+    async def _run_blocking(self, name: str, body: Callable[[], T]) -> T:
+        if not (self.storing_takes_ms and name == "high availability: store a job"):
+            return body()
+        store: Any = self._services.job_graph_store
+        late: list[StoredJobGraph] = []
+        store.put = late.append
+        result = body()
+        del store.put
+        assert late, "it does not lead"
+        self.sleeps_until_ms, self.storing_takes_ms = self._true_ms + self.storing_takes_ms, 0.0
+        await asyncio.sleep(2 * TICK_MS / 1000)
+        store.put(*late)
+        return result
 
     def _renew(self) -> None:
         assert self.cluster is not None
@@ -213,10 +235,10 @@ class World:
             self.run_for(1_000)
 
 
-def numbers_job(job_id: JobId, target: Path) -> JobGraph:
+def numbers_job(job_id: JobId, target: Path, count: int = COUNT) -> JobGraph:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(2)
-    source = PacedSource(COUNT, interval_ms=300)
+    source = PacedSource(count, interval_ms=300)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "paced", Types.INT())
     sink = FileSink.for_row_format(str(target), Encoder.simple_string_encoder()).build()
     numbers.map(str, output_type=Types.STRING()).sink_to(sink)

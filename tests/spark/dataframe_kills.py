@@ -13,7 +13,7 @@ from typing import Final
 from headrace.core.randomness import SeededRandom
 from testkit.exactly_once import compare_output, rows_of_parquet
 from testkit.waiting import wait_until
-from tests.integration.high_availability.leader_kills import Outcome, run_all
+from tests.integration.high_availability.outcomes import Outcome, run_all
 from tests.spark.checkpoint_folder import newest_checkpoint
 from tests.spark.processes import Process, sockets_of
 from tests.spark.programs import Program, headrace_run

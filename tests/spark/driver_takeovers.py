@@ -17,7 +17,7 @@ from headrace.rest.client_errors import RestError
 from headrace.rest.connections import connection_in
 from testkit.exactly_once import lines_of_files
 from testkit.waiting import wait_until
-from tests.integration.high_availability.leader_kills import Outcome, run_all
+from tests.integration.high_availability.outcomes import Outcome, run_all
 from tests.spark.commands import NO_UI, Commands, check_counts, counts_program
 from tests.spark.processes import new_mark
 from tests.spark.programs import Program

@@ -4,12 +4,15 @@ On a cluster either TaskManager may lie on either executor, so each test kills w
 the first of its kind.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from testkit.waiting import wait_until
+from tests.architecture.floor_plan import ROOT
+from tests.spark.driver_takeovers import WORKERS_END_S
 from tests.spark.endless import (
     progress,
     start_endless,
@@ -60,8 +63,10 @@ def assert_the_job_failed_for_a_lost_task_manager(program: Program) -> None:
     program.assert_nothing_is_left()
 
 
-def assert_they_end_by_themselves(program: Program, orphans: list[Process]) -> None:
-    """Within the clean-up time, and their ports with them; the caller sees that the rest lives on."""
+def assert_they_end_by_themselves(
+    program: Program, orphans: list[Process], timeout_s: float = CLEAN_UP_TIMEOUT_S
+) -> None:
+    """Within that time, and their ports with them; the caller sees that the rest lives on."""
     pids = {one.pid for one in orphans}
     assert pids
     # A process that ends is no longer told by its command line a moment before its sockets are closed.
@@ -69,7 +74,7 @@ def assert_they_end_by_themselves(program: Program, orphans: list[Process]) -> N
         lambda: (
             not pids & {one.pid for one in program.processes()} and not listening_ports_of(pids)
         ),
-        CLEAN_UP_TIMEOUT_S,
+        timeout_s,
         "the workers of the killed daemon, and their ports, end",
     )
 
@@ -200,12 +205,15 @@ def test_orphans_of_the_forking_daemon_end_even_where_the_job_goes_on(
 def test_task_managers_end_when_their_driver_stops_without_a_word(
     started: Started, tmp_path: Path
 ) -> None:
-    """As when its host is lost: nothing is closed, and nobody answers."""
-    options = ("--master", LOCAL, *IMPATIENT, "-D", "taskmanager.registration.timeout=2 s")
-    program = started(start_endless(tmp_path, *options))
+    """As when its host is lost: nothing is closed, and nobody answers. The settings are those that the manual names."""
+    manual = (ROOT / "docs" / "high_availability.md").read_text()
+    named = re.findall(r"^(heartbeat\.\w+|taskmanager\.registration\.timeout): (.+)$", manual, re.M)
+    assert len(named) == 3
+    options = [word for key, value in named for word in ("-D", f"{key}={value}")]
+    program = started(start_endless(tmp_path, "--master", LOCAL, *options))
     alone = program.task_managers()
     program.pause()
-    assert_they_end_by_themselves(program, alone)
+    assert_they_end_by_themselves(program, alone, WORKERS_END_S)
 
 
 @pytest.mark.repetition

@@ -12,7 +12,7 @@ import pytest
 from headrace.rest.client import RestClient
 from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
-from tests.integration.high_availability.leader_kills import Outcome, slack_s
+from tests.integration.high_availability.outcomes import Outcome, slack_s
 from tests.integration.rest.uploads import ended, send_program
 from tests.spark.commands import HEADRACE, NO_UI, Commands
 from tests.spark.driver_takeovers import (

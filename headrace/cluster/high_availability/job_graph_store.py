@@ -1,16 +1,17 @@
 """JobGraphStore: the jobs that a cluster has taken and that have not ended, for its next leader. All calls block.
 
-    <folder>/<job id>-<epoch>/graph            the job graph, sealed: the job is taken once this is there
-    <folder>/<job id>-<epoch>/blob-<SHA-256>   a big payload that the graph names by its content, written before the graph
-    <folder>/recovered-<epoch>                 the folders of jobs that the leader of that epoch has found, sealed
+    <folder>/<job id>-<epoch>/graph           the job graph, sealed: the job is taken once this is there
+    <folder>/<job id>-<epoch>/blob-<SHA-256>  a big payload that the graph names by its content, written before it
+    <folder>/recovered-<epoch>                the folders of jobs that the leader of that epoch has found, sealed
 
-Only the leader of an epoch writes in folders of that epoch, and later ones delete them. A leader creates its list before
-it goes on with any job or takes one. From then on folders of earlier leaders that are not in it hold no job, whoever
-still writes there: a leader that was frozen between its look at the lease and its write stores nothing. Of two lists
-the later one counts.
+Only the leader of an epoch writes in folders of that epoch, and later ones delete them. A leader creates its list
+before it goes on with any job or takes one. From then on folders of earlier leaders that are not in it hold no job,
+whoever still writes there: a leader that was frozen between its look at the lease and its write stores nothing. Of two
+lists the later one counts.
 
-Where a service holds pointers to the graphs, it refuses those of earlier leaders, and there are no lists: a job is taken
-once its sealed pointer, which is the epoch of its folder, is there; written after the graph, and deleted before it.
+Where a service holds pointers to the graphs, it refuses those of earlier leaders, and there are no lists: a job is
+taken once its sealed pointer, which is the epoch of its folder, is there; written after the graph, and deleted before
+it.
 
 A folder without a graph was left by a leader that died meanwhile. Pickled functions lie in both files: nobody unpickles
 them before the seal, or the hash that stands in a sealed graph, was checked.
@@ -176,8 +177,8 @@ class JobGraphStore:
             confirm()
             place = child_uri(self._folder, _list_name(newest))
             reason = (
-                f"its leader is later than this one, of epoch {epoch}, and has no record among the leaders: delete this "
-                "file, unless you can bring their records back"
+                f"its leader is later than this one, of epoch {epoch}, and has no record among the leaders: bring "
+                "their records back, or delete this file"
             )
             raise RecordNotTrustedError(place, reason)
         return found

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from testkit.kubernetes_api import kubernetes_api
-from tests.integration.high_availability.drivers import Rivals, kubernetes_options, rivals
+from tests.integration.high_availability.drivers import Rivals, rivals
+from tests.integration.high_availability.kubernetes_terms import kubernetes_options
 from tests.integration.high_availability.zookeeper_server import zookeeper_server
 from tests.integration.programs.s3_server import CREDENTIALS, S3Server, running_server
 

@@ -25,6 +25,7 @@ from headrace.cli.logs import report_failure
 from headrace.cluster.cluster import Cluster
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint
+from headrace.cluster.high_availability.process_lock import ProcessLock
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -39,6 +40,7 @@ from headrace.rest.cluster_view import ControlPlane
 from headrace.rest.options import REST_PORT
 from headrace.rest.web_monitor import WebMonitor
 from testkit.waiting import wait_until
+from tests.integration.high_availability.drivers import IS_ELSEWHERE
 from tests.integration.high_availability.planted_bugs import plant_from_environment
 from tests.integration.programs.process_cluster import ProcessDriver
 from tests.unit.network.exchange import SECRET
@@ -196,6 +198,9 @@ def main(settings_file: str, scratch: str, points: str) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     settings = Settings(json.loads(Path(settings_file).read_text()))
     plant_from_environment()
+    if os.environ.get(IS_ELSEWHERE):
+        lock: Any = ProcessLock
+        lock.has_ended = lambda self, name: False
     failpoints.arm(Settings({failpoints.FAILPOINTS.key: points}))
     driver: Any = ProcessDriver(settings, Path(scratch), 2, writes_logs=True)
     clock, random = SystemClock(), system_random()

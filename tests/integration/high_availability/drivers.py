@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.checkpoint.options import INTERVAL
+from headrace.checkpoint.options import DATA_INLINE_THRESHOLD, INTERVAL
 from headrace.checkpoint.storage.file_systems import child_uri, files_below, is_uri, read_all
 from headrace.checkpoint.storage.metadata_key import KEY_FILE, metadata_key
 from headrace.cluster.high_availability.coordination import open_coordination
@@ -34,7 +34,6 @@ from headrace.datastream.state import MapStateDescriptor
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from testkit.chaos.checkpoint_pointers import PointerWatch, look_at
-from testkit.kubernetes_api import KubernetesApi
 from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT
 from tests.integration.programs.committed_lines import committed_lines
@@ -42,8 +41,16 @@ from tests.integration.programs.committed_lines import committed_lines
 PROGRAM: Final = "tests.integration.high_availability.driver_program"
 FREEZES_BEFORE_IT_SERVES: Final = "HEADRACE_TEST_FREEZES_BEFORE_IT_SERVES"
 """Environment variable with which a session freezes once it has been granted the leadership."""
+IS_ELSEWHERE: Final = "HEADRACE_TEST_IS_ELSEWHERE"
+"""Environment variable with which a driver knows of no other's end, as one of another host."""
 COUNT: Final = 4_000
 RATE: Final = 1_000.0
+INCREMENTS: Final = {
+    "state.backend.type": "rocksdb",
+    "execution.checkpointing.incremental": "true",
+    DATA_INLINE_THRESHOLD.key: "0",
+}
+"""Settings of a job whose checkpoints share files."""
 
 
 def settings_of(folder: Path) -> dict[str, str]:
@@ -58,25 +65,19 @@ def settings_of(folder: Path) -> dict[str, str]:
     }
 
 
-def kubernetes_options(folder: Path, api: KubernetesApi, *, lease: str) -> dict[str, str]:
-    """Return the settings of a driver that elects its leader at a stand-in. `lease`: its duration, 3 s at least."""
-    file = folder / "kube-config"
-    file.write_text(api.kube_config())
-    election = "high-availability.kubernetes.leader-election."
-    return {
-        "high-availability.type": "kubernetes",
-        "kubernetes.config.file": str(file),
-        "kubernetes.cluster-id": "orders",
-        "kubernetes.namespace": "streams",
-        f"{election}lease-duration": lease,
-        f"{election}retry-period": "1 s",
-    }
-
-
 class DriverProcess:
     """One driver. `events` are what it has printed so far."""
 
-    def __init__(self, folder: Path, name: str, *, failpoints: str = "", **options: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        failpoints: str = "",
+        is_elsewhere: bool = False,
+        **options: str,
+    ) -> None:
+        """`is_elsewhere`: it judges others as from another host."""
         self.name: Final = name
         scratch = folder / name
         scratch.mkdir()
@@ -87,7 +88,11 @@ class DriverProcess:
         self._process: Final = subprocess.Popen(
             [sys.executable, "-m", PROGRAM, str(settings), str(scratch), failpoints],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                **({IS_ELSEWHERE: "1"} if is_elsewhere else {}),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -218,9 +223,13 @@ class Rivals:
         self._drivers: Final[list[DriverProcess]] = []
         self._watches: Final[dict[JobId, PointerWatch]] = {}
 
-    def start(self, name: str, *, failpoints: str = "", **options: str) -> DriverProcess:
+    def start(
+        self, name: str, *, failpoints: str = "", is_elsewhere: bool = False, **options: str
+    ) -> DriverProcess:
         options = {**self._common, **options}
-        driver = DriverProcess(self.folder, name, failpoints=failpoints, **options)
+        driver = DriverProcess(
+            self.folder, name, failpoints=failpoints, is_elsewhere=is_elsewhere, **options
+        )
         self._drivers.append(driver)
         driver.wait_for("started")
         return driver
@@ -322,7 +331,7 @@ class _Remembered(KeyedProcessFunction):
 
 
 class NumbersJob:
-    """Writes each number once into files, some hundred in each second, with many checkpoints."""
+    """Writes each number once into files, with many checkpoints."""
 
     def __init__(
         self,
@@ -333,8 +342,13 @@ class NumbersJob:
         parallelism: int = 1,
         settings: Mapping[str, str] | None = None,
         is_keyed: bool = False,
+        rate: float = RATE,
     ) -> None:
-        """`padding`: bytes that its function carries, so that it becomes a blob. `is_keyed`: it has keyed state."""
+        """`padding`: bytes that its function carries, so that it becomes a blob. `is_keyed`: it has keyed state.
+
+        `rate`: numbers in each second.
+        """
+        self.rate: Final = rate
         self._settings: Final = {INTERVAL.key: "100 ms", **(settings or {})}
         self.target: Final = folder / "lines"
         self._parallelism: Final = parallelism
@@ -363,7 +377,7 @@ class NumbersJob:
         env = StreamExecutionEnvironment.get_execution_environment()
         env.set_parallelism(self._parallelism)
         source = DataGeneratorSource(
-            lambda number: number, self.count, Types.LONG(), rows_per_second=RATE
+            lambda number: number, self.count, Types.LONG(), rows_per_second=self.rate
         )
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
         if self._is_keyed:

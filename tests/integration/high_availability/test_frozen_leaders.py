@@ -6,19 +6,18 @@ and signals; the options of the election are the defaults.
 
 import pytest
 
-from headrace.checkpoint.options import DATA_INLINE_THRESHOLD
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
-from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals
+from tests.integration.high_availability.drivers import (
+    INCREMENTS,
+    DriverProcess,
+    NumbersJob,
+    Rivals,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 COUNT = 6_000
-INCREMENTS = {
-    "state.backend.type": "rocksdb",
-    "execution.checkpointing.incremental": "true",
-    DATA_INLINE_THRESHOLD.key: "0",
-}
 
 
 def frozen_beside_standby(

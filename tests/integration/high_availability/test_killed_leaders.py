@@ -12,19 +12,20 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, NUM_RETAINED
+from headrace.cluster.high_availability.options import FILES, KUBERNETES, ZOOKEEPER
 from headrace.core.process.failpoints import Failpoint
 from headrace.graph.pipeline_options import RUNTIME_MODE
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals
 from tests.integration.high_availability.leader_kills import (
-    Outcome,
     Step,
     freeze_past_lease,
     kill_at,
+    kill_leader_of_another_host,
     kill_with_task_manager,
     kill_without_pause,
-    slack_s,
 )
+from tests.integration.high_availability.outcomes import Outcome, slack_s
 from tests.integration.high_availability.planted_bugs import VARIABLE
 from tests.integration.programs.s3_server import S3Server
 
@@ -73,6 +74,16 @@ def test_a_leader_that_dies_at_a_step_loses_and_repeats_nothing_in_an_object_sto
     step: Step, tmp_path: Path, object_store: S3Server
 ) -> None:
     outcome = kill_at(step, tmp_path, object_store.folder(tmp_path.name))
+    assert outcome.mistakes == ()
+    assert outcome.failover_s < outcome.bound_s + slack_s()
+
+
+@pytest.mark.parametrize("kind", [FILES, ZOOKEEPER, KUBERNETES])
+def test_a_standby_of_another_host_goes_on_within_the_bound_with_the_terms_that_keep_it(
+    kind: str, tmp_path: Path
+) -> None:
+    outcome = kill_leader_of_another_host(kind, tmp_path)
+    print(f"all tasks ran after {outcome.failover_s:.1f} s, {outcome.note}")
     assert outcome.mistakes == ()
     assert outcome.failover_s < outcome.bound_s + slack_s()
 

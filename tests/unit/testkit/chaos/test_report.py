@@ -9,7 +9,7 @@ import pytest
 
 from testkit.chaos import report
 from testkit.chaos.report import newest_of_each_group, page_of, recovery_times
-from tests.integration.high_availability.leader_kills import Outcome
+from tests.integration.high_availability.outcomes import Outcome
 
 RUN: dict[str, Any] = {
     "group": "kills",
