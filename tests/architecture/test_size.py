@@ -11,13 +11,13 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (43, 5_100),
-    "checkpoint": (22, 2_810),
+    "checkpoint": (22, 2_830),
     "cli": (64, 5_950),
     "client": (9, 750),
-    "cluster": (167, 16_910),
+    "cluster": (168, 17_270),
     "common": (20, 110),
-    "connectors": (59, 6_190),
-    "core": (58, 5_960),
+    "connectors": (59, 6_180),
+    "core": (59, 6_060),
     "datastream": (39, 400),
     "functions": (28, 3_050),
     "gateways": (14, 1_110),
@@ -25,12 +25,12 @@ CEILINGS: Final = {
     "headrace": (3, 70),
     "metrics": (25, 2_260),
     "network": (82, 9_390),
-    "operators": (49, 5_950),
+    "operators": (49, 6_020),
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (57, 7_260),
-    "state": (28, 3_590),
+    "spark": (58, 7_300),
+    "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
     "task": (32, 4_260),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 98_150)
+WHEEL_CEILING: Final = (960, 98_740)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
