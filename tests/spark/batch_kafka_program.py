@@ -23,13 +23,14 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.connectors.base import DeliveryGuarantee
-from headrace.datastream.connectors.file_system import FileSink
+from headrace.datastream.connectors.file_system import FileSink, RollingPolicy
 from headrace.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
     KafkaRecordSerializationSchema,
     KafkaSink,
     KafkaSource,
 )
+from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from tests.integration.kafka.mock_cluster import values_in
 from tests.spark.processes import parent_pid_of
 
@@ -190,6 +191,19 @@ try:
 except HeadraceError as error:
     print("ERROR", str(error).partition("\n")[0])
 print("CANCELED LEFT", staged(".arrow"), files_in_out(), numbers_in("doomed"))
+
+# Written without end, in files of 1,000 bytes.
+rolling = RollingPolicy.default_rolling_policy(part_size=1_000)
+text_files = FileSink.for_row_format(str(FOLDER / "out"), Encoder.simple_string_encoder())
+endless_numbers = env.from_source(
+    NumberSequenceSource(0, 1 << 60), WatermarkStrategy.no_watermarks(), "endless numbers"
+)
+endless_numbers.sink_to(text_files.with_rolling_policy(rolling).build())
+writing = env.execute_async("writing")
+await_that(lambda: len(staged(".pending")) > 5)
+writing.cancel().result()
+writing.get_job_execution_result().exception()
+print("WRITING LEFT", files_in_out())
 
 commits, may_commit = threading.Event(), threading.Event()
 commit_now = FileCommitter.commit

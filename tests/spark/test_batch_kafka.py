@@ -7,7 +7,7 @@ import pytest
 from tests.integration.kafka.mock_cluster import running_cluster, send
 from tests.spark.programs import ROOT, Program, start_headrace
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(700)]
 
 PROGRAM = ROOT / "tests" / "spark" / "batch_kafka_program.py"
 COUNT = 20_011
@@ -29,7 +29,7 @@ def test_each_record_is_written_once_and_nothing_stays_of_jobs_that_do_not_commi
         path = {"PYTHONPATH": str(ROOT)}
         program = start_headrace(tmp_path, "run", *arguments, servers, environment=path)
         started.append(program)
-        assert program.wait(380) == 0, program.report()
+        assert program.wait(650) == 0, program.report()
     lines = [line.strip() for line in program.out]
     for line in (
         "FAULTS True True True",
@@ -40,6 +40,7 @@ def test_each_record_is_written_once_and_nothing_stays_of_jobs_that_do_not_commi
         "FAILED LEFT [] [] []",
         "PREPARED True True",
         "CANCELED LEFT [] [] []",
+        "WRITING LEFT []",
         "LATE FINISHED ['a', 'b']",
     ):
         assert line in lines, program.report()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.checkpoint.storage.file_systems import folder_entries
 from headrace.checkpoint.storage.subtask_storage import digest_of
-from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.paths import file_system_of, is_link
 from headrace.connectors.files.sink.staging import delete_file, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord
 from headrace.core.config import Settings
@@ -132,6 +132,8 @@ def delete_all_staged(folder: str) -> None:
 def _delete_in(folder: str, is_deleted: Callable[[int, int], bool]) -> None:
     """Delete staged files by subtask and attempt, and the folder where it is empty."""
     file_system, path = file_system_of(folder)
+    if is_link(file_system, path):
+        return  # what lies behind it is not ours to delete
     for info in folder_entries(file_system, path):
         found = _STAGED_NAME.fullmatch(info.base_name)
         if found and is_deleted(int(found[1]), int(found[2])):

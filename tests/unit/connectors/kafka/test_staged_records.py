@@ -8,6 +8,7 @@ import pytest
 from headrace.connectors.kafka.clients import KafkaRecord
 from headrace.connectors.kafka.staged_records import (
     StagedRecords,
+    delete_all_staged,
     delete_older_attempts,
     staged_records,
     to_ipc_stream,
@@ -28,3 +29,14 @@ def test_a_foreign_file_beside_staged_ones_is_left_alone(tmp_path: Path) -> None
         (tmp_path / name).touch()
     delete_older_attempts(StagedRecords(b"", f"{tmp_path}/0-1-cd-0.arrow", 1, 0, 1))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["0-x-y", "notes.txt"]
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "0-0-ab-0.arrow").touch()
+    (tmp_path / "owner").symlink_to(elsewhere)
+    delete_all_staged(str(tmp_path / "owner"))
+    assert (elsewhere / "0-0-ab-0.arrow").exists()
+    delete_all_staged(str(elsewhere))
+    assert not elsewhere.exists()
