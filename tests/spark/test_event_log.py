@@ -127,7 +127,8 @@ def test_programs_of_the_past_are_shown_with_their_workers_and_the_rows_of_their
     told = shown_jobs(history, streaming)
     workers = [one for one in told if "TaskManager" in one]
     assert len(workers) == 2, told
-    assert all("Flink Streaming Job" in one for one in workers), workers
+    begun = "started after attempt 1 of job 'Flink Streaming Job' (Source: wells -> "
+    assert all(begun in one for one in workers), workers
     assert any("rows of" in one and "wells" in one for one in told), told
     told = shown_jobs(history, batch)
     assert not [one for one in told if "TaskManager" in one], told
@@ -140,5 +141,4 @@ def test_programs_of_the_past_are_shown_with_their_workers_and_the_rows_of_their
     stages = history.get(f"{path}/stages")
     assert {one["description"] for one in stages} == {described}
     plans = [one["planDescription"] for one in history.get(f"{path}/sql?length=100")]
-    print(plans)
     assert any("Source: wells" in one and "Sink: Collect" in one for one in plans), plans

@@ -120,7 +120,7 @@ class _Accounts:
         size = size_text(sum(account.size_bytes for account in accounts))
         return (
             f"columnar state takes {size}, where managed memory is {size_text(largest.managed_bytes)} "
-            f"('{MANAGED_MEMORY.key}'), most of it operator '{largest.operator_name}', "
+            f"('{MANAGED_MEMORY.key}'); operator '{largest.operator_name}' holds the most, "
             f"{size_text(largest.size_bytes)} in '{largest.state_name}'"
         )
 

@@ -60,7 +60,7 @@ def test_more_than_managed_memory_is_told_with_the_largest_state_and_again_at_tw
             "columnar state takes 375809",
             "managed memory is 322122",
             "'taskmanager.memory.managed.size'",
-            "operator 'joining', 214748",
+            "operator 'joining' holds the most, 214748",
             "in 'left-rows'",
         ):
             assert part in told
@@ -86,7 +86,7 @@ def test_the_text_names_the_operator_that_holds_most(
     one, other = accounts
     one.resize(TB)
     other.resize(2 * TB)
-    assert "most of it operator 'ranking'" in columnar_state_text()
+    assert "operator 'ranking' holds the most" in columnar_state_text()
 
 
 @pytest.mark.parametrize(
