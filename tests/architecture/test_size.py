@@ -11,10 +11,10 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (43, 5_100),
-    "checkpoint": (22, 2_810),
+    "checkpoint": (22, 2_830),
     "cli": (64, 5_950),
     "client": (9, 750),
-    "cluster": (167, 16_910),
+    "cluster": (168, 17_140),
     "common": (20, 110),
     "connectors": (59, 6_140),
     "core": (58, 5_960),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (956, 97_970)
+WHEEL_CEILING: Final = (957, 98_210)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
