@@ -116,7 +116,7 @@ def test_where_jobs_share_task_managers_those_of_one_interpreter_do(
     )
     assert session.wait(150) == 0, session.report()
     commands("run", "-d", "--cluster", "shared", "endless.py", "usual")
-    wait_until(lambda: commands.running_jobs(), 60, "the job runs")
+    wait_until(lambda: len(session.task_managers()) == 1, 90, "the job has its TaskManager")
     [usual] = session.task_managers()
 
     [first] = processes(commands, str(other), "alone")
