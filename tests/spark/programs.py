@@ -85,13 +85,15 @@ class Program:
         ]
 
     def task_managers(self) -> list[Process]:
-        """Workers with a listening port: only TaskManagers have one."""
+        """Workers with a listening port: only TaskManagers have one, and later their children that watch a lock."""
         daemons = {one.pid for one in self.daemons()}
-        return [
+        listening = [
             one
             for one in self.processes()
             if one.is_daemon_or_worker and one.pid not in daemons and listening_ports_of({one.pid})
         ]
+        pids = {one.pid for one in listening}
+        return [one for one in listening if parent_pid_of(one.pid) not in pids]
 
     def daemon_of(self, task_manager: Process) -> Process:
         """The forking daemon that is its parent."""

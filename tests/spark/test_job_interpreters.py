@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import wait_until
 from tests.spark.commands import HEADRACE, NO_UI, Commands
 from tests.spark.java_options import settings_of_executors
 from tests.spark.programs import Program
@@ -21,20 +22,20 @@ from headrace.common import Types
 from headrace.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 
 env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(2)
+env.set_parallelism(1 if sys.argv[2:] == ["alone"] else 2)
 if sys.argv[1]:
     env.set_python_executable(sys.argv[1])
 if sys.argv[2:] == ["batch"]:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
 
 
-def prefix(value):
-    import sys
-    return sys.prefix
+def where(value):
+    import os, sys
+    return f"{os.getpid()} {sys.prefix}"
 
 
 numbers = env.from_collection([1, 2, 3, 4], type_info=Types.LONG())
-with numbers.map(prefix, output_type=Types.STRING()).execute_and_collect() as rows:
+with numbers.map(where, output_type=Types.STRING()).execute_and_collect() as rows:
     print("FOUND", json.dumps(list(rows)))
 """
 
@@ -54,11 +55,17 @@ def environment(folder: Path, *, has_packages: bool) -> Path:
     return folder / "bin" / "python"
 
 
-def found(commands: Commands, *arguments: str) -> set[str]:
-    """Run the program in the session; return the prefixes of the interpreters that ran its functions."""
+def processes(commands: Commands, *arguments: str) -> set[tuple[int, str]]:
+    """Run the program in the session; return the pid and the prefix of each process that ran its functions."""
     lines = commands("run", "--cluster", "shared", "where.py", *arguments).splitlines()
     [said] = [line.removeprefix("FOUND ") for line in lines if line.startswith("FOUND ")]
-    return set(json.loads(said))
+    parts = [row.partition(" ") for row in json.loads(said)]
+    return {(int(pid), prefix) for pid, _, prefix in parts}
+
+
+def found(commands: Commands, *arguments: str) -> set[str]:
+    """Run the program in the session; return the prefixes of the interpreters that ran its functions."""
+    return {prefix for _, prefix in processes(commands, *arguments)}
 
 
 def test_task_managers_of_a_job_run_by_the_interpreter_that_it_names(
@@ -89,5 +96,34 @@ def test_task_managers_of_a_job_run_by_the_interpreter_that_it_names(
         assert f"python.executable, '{interpreter}' on host " in told, told
         assert why in told, told
     assert found(commands, "") == {sys.prefix}
+    commands("cluster", "stop")
+    session.assert_nothing_is_left()
+
+
+def test_where_jobs_share_task_managers_those_of_one_interpreter_do(
+    commands: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "where.py").write_text(PROGRAM)
+    other = environment(tmp_path / "other", has_packages=True)
+    session = commands.begin(
+        HEADRACE,
+        *("cluster", "start", "--name", "shared", "--master", MASTER),
+        *settings_of_executors(MASTER),
+        *NO_UI,
+        *("-D", "headrace.resourcemanager.exclusive-task-managers=false"),
+        *("-D", "taskmanager.numberOfTaskSlots=2"),
+        *("-D", "resourcemanager.taskmanager-timeout=10 min"),
+    )
+    assert session.wait(150) == 0, session.report()
+    commands("run", "-d", "--cluster", "shared", "endless.py", "usual")
+    wait_until(lambda: len(session.task_managers()) == 1, 90, "the job has its TaskManager")
+    [usual] = session.task_managers()
+
+    [first] = processes(commands, str(other), "alone")
+    assert first[1] == str(tmp_path / "other") and first[0] != usual.pid
+    # The free slot beside the job that runs is taken, not the idle TaskManager of the other interpreter.
+    assert processes(commands, "", "alone") == {(usual.pid, sys.prefix)}
+    assert processes(commands, str(other), "alone") == {first}
+    assert {one.pid for one in session.task_managers()} == {usual.pid, first[0]}
     commands("cluster", "stop")
     session.assert_nothing_is_left()

@@ -80,7 +80,7 @@ CLEANUP_EXPONENTIAL_MAX: Final = ConfigOption(
 ATTEMPTS_AT_ONCE_MAX: Final = 8
 """Jobs of which something is being deleted at the same time: each takes a task and a thread."""
 UNCLEAN_MAX: Final = 1_000
-"""Ended jobs that are remembered because something of them is left; of more, the first of them is given up."""
+"""Ended jobs that are remembered because the storage has refused something of them; of more, the first is given up."""
 TELL_AFTER_MS: Final = 30_000.0
 """Time for which the storage may refuse before people are told."""
 _NAMES_MAX: Final = 10
@@ -128,9 +128,6 @@ class JobCleanUps:
         self._unclean[job_id] = clean_up
         if left.not_deleted and self._finished is None:
             self._refused(clean_up, left)
-        waiting = [one for one in self._unclean.values() if one.task is None]
-        if len(self._unclean) > UNCLEAN_MAX and waiting:
-            self._give_up(waiting[0], f"more than {UNCLEAN_MAX} ended jobs wait for the storage")
         self._go_on()
 
     def finish(self) -> asyncio.Future[None]:
@@ -146,10 +143,10 @@ class JobCleanUps:
         """Try nothing any more, and tell what is left."""
         self._stop_timer()
         for clean_up in tuple(self._unclean.values()):
-            if clean_up.task is not None:
-                clean_up.task.cancel()
             if clean_up.left.not_deleted:
                 self._give_up(clean_up, "the cluster ends")
+            elif clean_up.task is not None:
+                clean_up.task.cancel()
         self._unclean.clear()
 
     def _go_on(self) -> None:
@@ -173,22 +170,25 @@ class JobCleanUps:
 
     def _attempted(self, clean_up: _CleanUp, attempt: asyncio.Task[CheckpointsLeft]) -> None:
         clean_up.task = None
-        if attempt.cancelled() or self._unclean.get(clean_up.job_id) is not clean_up:
-            return
-        error = attempt.exception()
-        if error is None and attempt.result().not_deleted:
+        is_given_up = self._unclean.get(clean_up.job_id) is not clean_up
+        if attempt.cancelled() and not is_given_up:
+            return  # the process ends, and nothing more may begin
+        error = None if attempt.cancelled() else attempt.exception()
+        if is_given_up:
+            _LOG.debug("job %s was given up meanwhile", clean_up.job_id)
+        elif error is None and attempt.result().not_deleted:
             self._refused(clean_up, attempt.result())
         else:
             del self._unclean[clean_up.job_id]
-        if isinstance(error, LeadershipLostError):
-            _LOG.info("job %s, which has ended, is left to the next leader", clean_up.job_id)
-        elif error is not None:
-            self._rpc_service.fatal_error(error)
-        if self._is_told and not self._unclean:
-            self._is_told = False
-            _LOG.warning(
-                "nothing is left any more of jobs that have ended: the storage obeys again"
-            )
+            if isinstance(error, LeadershipLostError):
+                _LOG.info("job %s, which has ended, is left to the next leader", clean_up.job_id)
+            elif error is not None:
+                self._rpc_service.fatal_error(error)
+            elif self._is_told and not self._unclean:
+                self._is_told = False
+                _LOG.warning(
+                    "the storage obeys again: of jobs that have ended nothing is left but what was given up"
+                )
         self._go_on()
 
     def _refused(self, clean_up: _CleanUp, left: CheckpointsLeft) -> None:
@@ -201,6 +201,9 @@ class JobCleanUps:
             self._give_up(clean_up, f"{CLEANUP_STRATEGY.key} allows no further attempt")
             return
         clean_up.due_ms = self._now_ms + pause_ms
+        refused = [one for one in self._unclean.values() if one.left.not_deleted]
+        if len(refused) > UNCLEAN_MAX:
+            self._give_up(refused[0], f"more than {UNCLEAN_MAX} ended jobs wait for the storage")
         if not self._is_told and self._now_ms - clean_up.since_ms >= TELL_AFTER_MS:
             self._is_told = True
             _LOG.warning(
@@ -217,6 +220,8 @@ class JobCleanUps:
 
     def _give_up(self, clean_up: _CleanUp, why: str) -> None:
         del self._unclean[clean_up.job_id]
+        if clean_up.task is not None:
+            clean_up.task.cancel()
         _LOG.error(
             "job %s has ended, and the storage did not delete what nobody needs any more: %s. It said: %s. %s: %s",
             clean_up.job_id,

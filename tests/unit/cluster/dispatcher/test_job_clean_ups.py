@@ -133,7 +133,7 @@ def test_a_storage_that_refuses_for_long_is_told_once_for_all_jobs_and_so_is_its
         world.loop.run_for(3_600_000)
     assert clean_ups.unclean_count == 0
     assert caplog.messages[1:] == [
-        "nothing is left any more of jobs that have ended: the storage obeys again"
+        "the storage obeys again: of jobs that have ended nothing is left but what was given up"
     ]
 
 
@@ -160,6 +160,16 @@ def test_few_attempts_are_under_way_at_once_and_jobs_that_wait_have_no_task(worl
     world.loop.run_for(100 * 100 / ATTEMPTS_AT_ONCE_MAX + 60_000)
     assert most == ATTEMPTS_AT_ONCE_MAX
     assert clean_ups.unclean_count == 100
+
+
+def test_a_storage_that_never_obeys_is_not_said_to_obey_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    clean_ups = world.clean_ups(**{"exponential-delay.attempts": "8"})
+    clean_ups.add(world.job_id(), world.attempt)
+    world.loop.run_for(3_600_000)
+    assert clean_ups.unclean_count == 0
+    assert "the storage does not delete" in caplog.text and "obeys again" not in caplog.text
 
 
 def test_of_too_many_jobs_the_one_that_ended_first_is_given_up(
