@@ -80,6 +80,7 @@ from headrace.spark.batch.batch_progress import BatchProgress
 from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.stage_body import failure_in
 from headrace.spark.batch.stage_files import EntriesInUse, StageFiles, modules_digest
+from headrace.spark.batch.stage_resources import StageResources
 from headrace.spark.batch.subtask_reports import ReportChannel, SubtaskReport
 from headrace.spark.session.spark_errors import root_message, unusable_interpreter
 from headrace.task.batch.stage_rows import StageReport
@@ -103,7 +104,7 @@ class BatchHost:
 
     Both paths are empty where workers are on other hosts. `blob`: fetches one of a job, on any thread but the
     Dispatcher's. `artifact_parent`: folder for files of jobs on each host, or the system's temporary one.
-    `memory`: settings of what a Python worker may hold.
+    `memory`: settings of what a Python worker may hold; `resources`: what Spark keeps for each subtask.
     """
 
     spark: SparkSession
@@ -111,6 +112,7 @@ class BatchHost:
     pipe_folder: str
     blob_server: BlobServerGateway
     blob: Callable[[JobId, BlobKey], bytes]
+    resources: StageResources
     artifact_parent: Path | None = None
     memory: Mapping[str, str] = field(default_factory=dict[str, str])
     entries_in_use: EntriesInUse = field(default_factory=EntriesInUse)
@@ -449,6 +451,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
                 host.spark,
                 graph,
                 host.output_pipe,
+                host.resources,
                 channel.sender,
                 files,
                 self._workers,
