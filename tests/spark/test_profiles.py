@@ -42,6 +42,8 @@ env.execute()
 """
 
 GPU_PROGRAM = """
+import sys
+import time
 from headrace.common import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.functions import MapFunction
@@ -57,6 +59,10 @@ class FindGpus(MapFunction):
 
 
 env = StreamExecutionEnvironment.get_execution_environment()
+while env.get_parallelism() < int(sys.argv[1]):
+    # Executors of a standalone cluster register one after another.
+    time.sleep(0.1)
+    env = StreamExecutionEnvironment.get_execution_environment()
 print("PARALLELISM", env.get_parallelism())
 numbers = env.from_collection(list(range(env.get_parallelism())), type_info=Types.LONG()).rebalance()
 numbers.map(FindGpus(), output_type=Types.STRING()).print()
@@ -112,11 +118,16 @@ def test_task_managers_of_a_program_take_the_cores_that_it_asks_for(tmp_path: Pa
         program.end()
 
 
-def gpus_of_task_managers(folder: Path, settings: dict[str, str], *place: str) -> list[str]:
-    """Run the program with a GPU for each TaskManager; return those of its subtasks, one of each."""
+def gpus_of_task_managers(
+    folder: Path, settings: dict[str, str], slot_count: int, *place: str
+) -> list[str]:
+    """Run the program with a GPU for each TaskManager; return those of its subtasks, one of each.
+
+    It waits until there are `slot_count` slots.
+    """
     settings = {"external-resources": "gpu", "external-resource.gpu.amount": "1", **settings}
     given = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
-    program = headrace_run(folder, GPU_PROGRAM, *place, *given)
+    program = headrace_run(folder, GPU_PROGRAM, *place, *given, arguments=(str(slot_count),))
     try:
         assert program.wait(120) == 0, program.report()
         [parallelism] = [line for line in program.out if line.startswith("PARALLELISM ")]
@@ -129,7 +140,7 @@ def gpus_of_task_managers(folder: Path, settings: dict[str, str], *place: str) -
 
 def test_each_task_manager_has_a_gpu_of_its_own(tmp_path: Path) -> None:
     settings = made_up_gpus(tmp_path, "worker", "executor")
-    found = gpus_of_task_managers(tmp_path, settings, "--master", "local-cluster[1,3,1024]")
+    found = gpus_of_task_managers(tmp_path, settings, 2, "--master", "local-cluster[1,3,1024]")
     # Three cores, but two addresses.
     assert found == ["PARALLELISM 2", "['g0']", "['g1']"]
 
@@ -141,7 +152,7 @@ def test_each_task_manager_of_a_standalone_cluster_has_a_gpu_of_its_own(tmp_path
     )
     try:
         settings = made_up_gpus(tmp_path, "executor")
-        found = gpus_of_task_managers(tmp_path, settings, *standalone.options)
+        found = gpus_of_task_managers(tmp_path, settings, 4, *standalone.options)
     finally:
         standalone.end()
     # Two workers with three cores and two addresses each.
@@ -315,7 +326,7 @@ def test_stages_in_batch_mode_take_the_gpus_that_their_group_asks_for(tmp_path: 
 def test_all_stages_in_batch_mode_take_the_gpus_that_the_settings_name(tmp_path: Path) -> None:
     settings = made_up_gpus(tmp_path, "worker", "executor")
     settings["execution.runtime-mode"] = "BATCH"
-    found = gpus_of_task_managers(tmp_path, settings, "--master", "local-cluster[1,3,1024]")
+    found = gpus_of_task_managers(tmp_path, settings, 2, "--master", "local-cluster[1,3,1024]")
     # One may have ended before the other began, and left it its GPU.
     parallelism, *addresses = found
     assert parallelism == "PARALLELISM 2" and len(addresses) == 2, found
