@@ -6,7 +6,10 @@ Spark's JVM, and for us the TaskManagers within its Python workers, then the job
 line in Python. Figures are medians of seconds since the process was started: the program begins; the job is given; its
 first record is mapped; the program sees it; the process has ended.
 
-    python -m benchmarks.start_up [--repeats 5]
+With `--page` each way of ours has a turn with Spark's web page on too, after the one without; `<way>_page_cost_s` is
+the median of how much later its program sees the first record.
+
+    python -m benchmarks.start_up [--repeats 5] [--page]
 """
 
 import argparse
@@ -31,6 +34,8 @@ HEADRACE: Final = (
     *(str(Path(sys.executable).parent / "headrace"), "run", "--no-progress", "-p", "2"),
     str(PROGRAMS / "first_record.py"),
 )
+PAGE: Final = "_page"
+WITH_PAGE: Final = ("-D", "spark.ui.enabled=true", "-D", "spark.ui.port=0")
 SPARK: Final = (sys.executable, str(PROGRAMS / "first_record_pyspark.py"))
 STEPS: Final = ("began", "submitted", "mapped", "seen", "ended")
 LINE_COUNT: Final = 10
@@ -46,13 +51,19 @@ class Contender:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def contenders(empty_cache: Path) -> dict[str, Contender]:
-    """Return who takes turns; with an archive of Spark's classes where this user has one."""
-    found = {"headrace": Contender(HEADRACE, {"XDG_CACHE_HOME": str(empty_cache)})}
+def contenders(empty_cache: Path, *, wants_page: bool = False) -> dict[str, Contender]:
+    """Return who takes turns; with an archive of Spark's classes where this user has one, and with Spark's page."""
+    ways: dict[str, dict[str, str]] = {"headrace": {"XDG_CACHE_HOME": str(empty_cache)}}
     if class_archives(user_cache_directory(os.environ)):
-        found["warmed_up"] = Contender(HEADRACE)
+        ways["warmed_up"] = {}
     else:
         print("not measured: Headrace with an archive of Spark's classes (headrace warm-up)")
+    found: dict[str, Contender] = {}
+    for name, environment in ways.items():
+        found[name] = Contender(HEADRACE, environment)
+        if wants_page:
+            *command, program = HEADRACE
+            found[name + PAGE] = Contender((*command, *WITH_PAGE, program), environment)
     return found | {"spark": Contender(SPARK)}
 
 
@@ -109,17 +120,30 @@ def summary(turns: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any
         for name, taken in turns.items()
         if name != "spark"
     }
-    return figures | ratios
+    costs = {
+        f"{name}{PAGE}_cost_s": round(
+            statistics.median(
+                with_page["seen"] - without["seen"]
+                for with_page, without in zip(turns[name + PAGE], taken, strict=True)
+            ),
+            3,
+        )
+        for name, taken in turns.items()
+        if name + PAGE in turns
+    }
+    return figures | ratios | costs
 
 
 def main() -> None:
     """Measure both in turns."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start_up", description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    repeats: int = parser.parse_args().repeats
+    parser.add_argument("--page", action="store_true")
+    given = parser.parse_args()
+    repeats: int = given.repeats
     with tempfile.TemporaryDirectory() as lines, tempfile.TemporaryDirectory() as cache:
         write_lines(Path(lines))
-        found = contenders(Path(cache))
+        found = contenders(Path(cache), wants_page=given.page)
         turns: dict[str, list[dict[str, float]]] = {name: [] for name in found}
         for _ in range(repeats):
             for name, contender in found.items():

@@ -29,7 +29,9 @@ ALWAYS_HEARD: Final = (
     "headrace.core.process.log_files",
     "headrace.rest",
     "headrace.spark.application",
+    "headrace.spark.batch.batch_jobs",
     "headrace.spark.executor",
+    "headrace.spark.host",
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",
 )

@@ -186,6 +186,7 @@ class SparkHost:
             from headrace.spark.batch.batch_job_master import BatchHost
             from headrace.spark.batch.batch_jobs import BatchJobs
             from headrace.spark.batch.stage_memory import memory_settings
+            from headrace.spark.batch.stage_resources import StageResources
 
             # Workers on other hosts have no pipe to write to.
             output = self._output
@@ -198,6 +199,7 @@ class SparkHost:
                     *pipes,
                     blobs,
                     lambda job, key: handle.call(content_of(blobs, job, key, settings)),
+                    StageResources(self.sizes, external_resource_amounts(settings)),
                     storage_parent(settings, None),
                     memory_settings(self._worker_settings),
                     dashboard=lambda: self._dashboard,

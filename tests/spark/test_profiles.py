@@ -17,6 +17,7 @@ from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_sizes import WorkerSizes
 from testkit.waiting import wait_until
 from tests.spark.java_options import executor_java_options
+from tests.spark.made_up_gpus import made_up_gpus
 from tests.spark.processes import new_mark
 from tests.spark.programs import headrace_run
 from tests.spark.standalone import StandaloneCluster
@@ -41,6 +42,8 @@ env.execute()
 """
 
 GPU_PROGRAM = """
+import sys
+import time
 from headrace.common import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.functions import MapFunction
@@ -56,6 +59,10 @@ class FindGpus(MapFunction):
 
 
 env = StreamExecutionEnvironment.get_execution_environment()
+while env.get_parallelism() < int(sys.argv[1]):
+    # Executors of a standalone cluster register one after another.
+    time.sleep(0.1)
+    env = StreamExecutionEnvironment.get_execution_environment()
 print("PARALLELISM", env.get_parallelism())
 numbers = env.from_collection(list(range(env.get_parallelism())), type_info=Types.LONG()).rebalance()
 numbers.map(FindGpus(), output_type=Types.STRING()).print()
@@ -111,22 +118,16 @@ def test_task_managers_of_a_program_take_the_cores_that_it_asks_for(tmp_path: Pa
         program.end()
 
 
-def gpus(folder: Path, kind: str) -> dict[str, str]:
-    """Spark's settings for two made-up GPUs of each worker or executor."""
-    script = folder / "find_gpus.sh"
-    script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["g0", "g1"]}'\n""")
-    script.chmod(0o755)
-    return {
-        f"spark.{kind}.resource.gpu.amount": "2",
-        f"spark.{kind}.resource.gpu.discoveryScript": str(script),
-    }
+def gpus_of_task_managers(
+    folder: Path, settings: dict[str, str], slot_count: int, *place: str
+) -> list[str]:
+    """Run the program with a GPU for each TaskManager; return those of its subtasks, one of each.
 
-
-def gpus_of_task_managers(folder: Path, settings: dict[str, str], *place: str) -> list[str]:
-    """Run the program with a GPU for each TaskManager; return those of its subtasks, one of each."""
+    It waits until there are `slot_count` slots.
+    """
     settings = {"external-resources": "gpu", "external-resource.gpu.amount": "1", **settings}
     given = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
-    program = headrace_run(folder, GPU_PROGRAM, *place, *given)
+    program = headrace_run(folder, GPU_PROGRAM, *place, *given, arguments=(str(slot_count),))
     try:
         assert program.wait(120) == 0, program.report()
         [parallelism] = [line for line in program.out if line.startswith("PARALLELISM ")]
@@ -138,20 +139,20 @@ def gpus_of_task_managers(folder: Path, settings: dict[str, str], *place: str) -
 
 
 def test_each_task_manager_has_a_gpu_of_its_own(tmp_path: Path) -> None:
-    settings = {**gpus(tmp_path, "worker"), **gpus(tmp_path, "executor")}
-    found = gpus_of_task_managers(tmp_path, settings, "--master", "local-cluster[1,3,1024]")
+    settings = made_up_gpus(tmp_path, "worker", "executor")
+    found = gpus_of_task_managers(tmp_path, settings, 2, "--master", "local-cluster[1,3,1024]")
     # Three cores, but two addresses.
     assert found == ["PARALLELISM 2", "['g0']", "['g1']"]
 
 
 def test_each_task_manager_of_a_standalone_cluster_has_a_gpu_of_its_own(tmp_path: Path) -> None:
-    lines = "".join(f"{key} {value}\n" for key, value in gpus(tmp_path, "worker").items())
+    lines = "".join(f"{key} {value}\n" for key, value in made_up_gpus(tmp_path, "worker").items())
     standalone = StandaloneCluster(
         tmp_path / "standalone", new_mark(), cores_per_worker=3, properties=lines
     )
     try:
-        settings = gpus(tmp_path, "executor")
-        found = gpus_of_task_managers(tmp_path, settings, *standalone.options)
+        settings = made_up_gpus(tmp_path, "executor")
+        found = gpus_of_task_managers(tmp_path, settings, 4, *standalone.options)
     finally:
         standalone.end()
     # Two workers with three cores and two addresses each.
@@ -205,14 +206,10 @@ def assert_refused(error: str, reason: str) -> None:
     assert "slot.request.timeout" not in error, error
 
 
-def gpu_settings(script: Path, *kinds: str) -> list[str]:
-    script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["g0", "g1"]}'\n""")
-    script.chmod(0o755)
-    found: list[str] = []
-    for kind in kinds:
-        found += ["-D", f"spark.{kind}.resource.gpu.amount=2"]
-        found += ["-D", f"spark.{kind}.resource.gpu.discoveryScript={script}"]
-    return found
+def gpu_settings(folder: Path) -> list[str]:
+    """The command line's words for two made-up GPUs of each worker and executor."""
+    pairs = made_up_gpus(folder, "worker", "executor").items()
+    return [word for pair in pairs for word in ("-D", "=".join(pair))]
 
 
 def test_only_the_slots_of_a_group_that_asks_for_gpus_take_some_and_more_than_any_executor_has_are_refused(
@@ -223,7 +220,7 @@ def test_only_the_slots_of_a_group_that_asks_for_gpus_take_some_and_more_than_an
         SIZED_PROGRAM,
         "--master",
         "local-cluster[1,4,1024]",
-        *gpu_settings(tmp_path / "find_gpus.sh", "worker", "executor"),
+        *gpu_settings(tmp_path),
         arguments=("fewer",),
     )
     try:
@@ -245,13 +242,114 @@ def test_only_the_slots_of_a_group_that_asks_for_gpus_take_some_and_more_than_an
 def test_gpus_of_a_group_are_refused_by_name_where_all_task_managers_are_alike(
     tmp_path: Path,
 ) -> None:
-    program = headrace_run(tmp_path, SIZED_PROGRAM, "--master", "local[3]")
+    usual = ("-D", "external-resources=gpu")
+    program = headrace_run(tmp_path, SIZED_PROGRAM, "--master", "local[3]", *usual)
     try:
         assert program.wait(120) != 0, program.report()
         error = "".join(program.err)
         assert_refused(
             error, "on local[3] all TaskManagers are alike, as Spark has no resource profiles"
         )
+        assert "external-resources is ignored on local[3]" in error
+    finally:
+        program.end()
+
+
+BATCH_PROGRAM = """
+from headrace.common import Types
+from headrace.datastream import SlotSharingGroup, StreamExecutionEnvironment
+from headrace.datastream.functions import MapFunction
+
+
+class Tell(MapFunction):
+    def __init__(self, name):
+        self.name = name
+
+    def open(self, runtime_context):
+        infos = runtime_context.get_external_resource_infos("gpu")
+        self.gpus = sorted(info.get_property("index") for info in infos)
+
+    def map(self, value):
+        return f"{value} {self.name} {self.gpus}"
+
+
+def group(name, cores, gpus):
+    builder = SlotSharingGroup.builder(name).set_cpu_cores(cores).set_task_heap_memory_mb(10)
+    return (builder.set_external_resource("gpu", gpus) if gpus else builder).build()
+
+
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+numbers = env.from_collection(list(range(8)), type_info=Types.LONG())
+
+
+def told(name, cores, gpus):
+    texts = numbers.rebalance().map(Tell(name), output_type=Types.STRING())
+    return texts.slot_sharing_group(group(name, cores, gpus))
+
+
+# Rows of stages of three sizes are read by one, and some of each tell the driver of their end.
+one, both, wide = told("one", 1, 1), told("both", 1, 2), told("wide", 2, 0)
+united = one.union(both, wide).rebalance().map(Tell("united"), output_type=Types.STRING())
+united.slot_sharing_group("default").print()
+one.print()
+wide.print()
+env.execute()
+"""
+
+
+@pytest.mark.timeout(400)
+def test_stages_in_batch_mode_take_the_gpus_that_their_group_asks_for(tmp_path: Path) -> None:
+    program = headrace_run(
+        tmp_path,
+        BATCH_PROGRAM,
+        "--master",
+        "local-cluster[1,4,1024]",
+        "-D",
+        "execution.runtime-mode=BATCH",
+        *gpu_settings(tmp_path),
+    )
+    try:
+        assert program.wait(300) == 0, program.report()
+        lines = [line.rpartition("> ")[2].strip() for line in program.out]
+        united = [line for line in lines if line.endswith(" united []")]
+        assert len(united) == 24 and len(lines) == 40, program.report()
+        gpus = {(line.split()[1], line.split(" united")[0].split(" ", 2)[2]) for line in lines}
+        assert ("both", "['g0', 'g1']") in gpus and ("wide", "[]") in gpus, gpus
+        assert {found for name, found in gpus if name == "one"} <= {"['g0']", "['g1']"}, gpus
+        assert len({name for name, _ in gpus}) == 3 and len(gpus) <= 4, gpus
+        assert "memory of slot sharing groups (both, one, wide)" in "".join(program.err)
+        program.assert_nothing_is_left()
+    finally:
+        program.end()
+
+
+def test_all_stages_in_batch_mode_take_the_gpus_that_the_settings_name(tmp_path: Path) -> None:
+    settings = made_up_gpus(tmp_path, "worker", "executor")
+    settings["execution.runtime-mode"] = "BATCH"
+    found = gpus_of_task_managers(tmp_path, settings, 2, "--master", "local-cluster[1,3,1024]")
+    # One may have ended before the other began, and left it its GPU.
+    parallelism, *addresses = found
+    assert parallelism == "PARALLELISM 2" and len(addresses) == 2, found
+    assert set(addresses) <= {"['g0']", "['g1']"}, found
+
+
+def test_more_gpus_than_an_executor_has_are_refused_in_batch_mode(tmp_path: Path) -> None:
+    program = headrace_run(
+        tmp_path,
+        SIZED_PROGRAM,
+        "--master",
+        "local-cluster[1,4,1024]",
+        "-D",
+        "execution.runtime-mode=BATCH",
+        *gpu_settings(tmp_path),
+    )
+    try:
+        assert program.wait(120) != 0, program.report()
+        assert (
+            "slot sharing group 'models' asks for 1 core(s) and 4 gpu for each of its subtasks in BATCH mode, which "
+            "Spark cannot give them: an executor has 2: set spark.executor.resource.gpu.amount to 4"
+        ) in program.error_line(), program.report()
+        program.assert_nothing_is_left()
     finally:
         program.end()
 

@@ -57,6 +57,7 @@ from headrace.spark.batch.split_assignment import assigned_splits
 from headrace.spark.batch.stage_body import failure_in, run_stage
 from headrace.spark.batch.stage_files import StageFiles
 from headrace.spark.batch.stage_memory import memory_settings
+from headrace.spark.batch.stage_resources import StageResources
 from headrace.spark.batch.subtask_reports import ReportSender
 from headrace.spark.dataframes.sink_coordinator import (
     SinkCommitError,
@@ -100,9 +101,9 @@ _CONF: Final = {
 class BatchJob:
     """Plans, runs and commits one job, on the thread that calls `run`.
 
-    `files`: those that travel with it. `worker_name`: of the Python workers that import them and no others; empty: any.
-    `cluster_settings`: those that the job's own come on top of, for what the driver does. `turn`: asked before output
-    is committed. The caller's thread is in the `job_group_of` the job.
+    `resources`: what Spark keeps for each subtask. `files`: those that travel with it. `worker_name`: of the Python
+    workers that import them and no others; empty: any. `cluster_settings`: those that the job's own come on top of, for
+    what the driver does. `turn`: asked before output is committed. The caller's thread is in the `job_group_of` the job.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class BatchJob:
         spark: SparkSession,
         graph: JobGraph,
         output_pipe: str,
+        resources: StageResources,
         sender: ReportSender | None = None,
         files: StageFiles | None = None,
         worker_name: str = "",
@@ -120,6 +122,7 @@ class BatchJob:
         self._spark: Final = _cloned(spark)
         self._graph, self._outputs = cut_outputs(graph, writes_dataframe)
         self._output_pipe: Final = output_pipe
+        self._resources: Final = resources
         self._sender: Final = sender
         self._files: Final = files
         self._turn: Final = turn or CommitTurn()
@@ -213,6 +216,7 @@ class BatchJob:
             self._aggregates = SparkAggregates(self._spark, self._graph)
         frames: dict[JobVertexId, DataFrame] = {}
         reports: list[DataFrame] = []
+        telling = [vertex for vertex in self._graph.vertices if self._tells(vertex)]
         for vertex in self._graph.vertices:
             out = self._graph.edges_out_of(vertex.vertex_id)
             tells = self._tells(vertex)
@@ -223,7 +227,10 @@ class BatchJob:
             frames[vertex.vertex_id] = frame
             if tells:
                 told = frame.where(f"{EDGE} = {REPORT}") if out else frame
-                reports.append(told.select(REPORT_COLUMN))
+                told = told.select(REPORT_COLUMN)
+                # What is read together is one stage of Spark's, which has one profile.
+                is_apart = self._resources.stands_alone(self._graph, vertex, telling)
+                reports.append(told.repartition(1) if is_apart else told)
         return frames, reports
 
     def _tells(self, vertex: JobVertex) -> bool:
@@ -249,7 +256,7 @@ class BatchJob:
             job_id=self._graph.job_id,
             job_name=self._graph.name,
             vertex=vertex,
-            settings=self._settings,
+            settings=self._settings | self._resources.settings_of(self._graph, vertex),
             edges=tuple(self._stage_edge(edge) for edge in out),
             is_keyed=is_keyed,
             splits=self._splits(vertex),
@@ -270,7 +277,8 @@ class BatchJob:
         with named_workers(
             self._spark.sparkContext, self._worker_name, self._graph.python_executable
         ):
-            return source.mapInArrow(stage, _spark_schema(schema))
+            profile = self._resources.profile_of(self._graph, vertex)
+            return source.mapInArrow(stage, _spark_schema(schema), profile=profile)
 
     def _input(
         self,
@@ -316,9 +324,14 @@ class BatchJob:
         out = self._graph.edges_out_of(edge.source_vertex_id)
         numbers = zip(out, edge_numbers(out), strict=True)
         number = next(number for one, number in numbers if one.data_set_id == edge.data_set_id)
+        vertex = self._graph.vertex(edge.source_vertex_id)
         # Each step has Spark analyse the plan again, which in a short job takes longer than its records.
-        if len(out) > 1 or self._tells(self._graph.vertex(edge.source_vertex_id)):
+        if len(out) > 1 or self._tells(vertex):
             frame = frame.where(f"{EDGE} = {number}")
+        into = self._graph.edges_into(edge.target_vertex_id)
+        read = (self._graph.vertex(one.source_vertex_id) for one in into)
+        if self._resources.stands_alone(self._graph, vertex, read):
+            frame = frame.repartition(vertex.parallelism, RECEIVER)
         if len(out) == 1:
             return frame
         return frame.selectExpr(

@@ -81,6 +81,7 @@ from headrace.spark.batch.batch_progress import BatchProgress
 from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.stage_body import failure_in
 from headrace.spark.batch.stage_files import EntriesInUse, StageFiles, modules_digest
+from headrace.spark.batch.stage_resources import StageResources
 from headrace.spark.batch.subtask_reports import ReportChannel, SubtaskReport
 from headrace.spark.job_descriptions import batch_description
 from headrace.spark.session.spark_errors import root_message, unusable_interpreter
@@ -106,7 +107,8 @@ class BatchHost:
 
     Both paths are empty where workers are on other hosts. `blob`: fetches one of a job, on any thread but the
     Dispatcher's. `artifact_parent`: folder for files of jobs on each host, or the system's temporary one.
-    `memory`: settings of what a Python worker may hold. `dashboard`: returns its address, empty where there is none.
+    `memory`: settings of what a Python worker may hold; `resources`: what Spark keeps for each subtask. `dashboard`:
+    returns its address, empty where there is none.
     """
 
     spark: SparkSession
@@ -114,6 +116,7 @@ class BatchHost:
     pipe_folder: str
     blob_server: BlobServerGateway
     blob: Callable[[JobId, BlobKey], bytes]
+    resources: StageResources
     artifact_parent: Path | None = None
     memory: Mapping[str, str] = field(default_factory=dict[str, str])
     entries_in_use: EntriesInUse = field(default_factory=EntriesInUse)
@@ -468,6 +471,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
                 host.spark,
                 graph,
                 host.output_pipe,
+                host.resources,
                 channel.sender,
                 files,
                 self._workers,

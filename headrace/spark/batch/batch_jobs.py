@@ -39,7 +39,8 @@ class BatchJobs:
 
     def submit(self, graph: JobGraph, cluster: ClusterHandle) -> JobClient:
         """Submit a job to the Dispatcher of the cluster in this process, and return its handle."""
-        _warn_of_idle(graph)
+        self._host.resources.refuse(graph)
+        self._warn_of_idle(graph)
         self._submitted[graph.job_id] = graph
         try:
             # Functions stay here, where Spark takes them from: nobody else has a use for them.
@@ -62,7 +63,8 @@ class BatchJobs:
         if own is None:
             refuse_unsupported(graph)
             refuse_dataframes_of_others(graph)
-            _warn_of_idle(graph)
+            self._host.resources.refuse(graph)
+            self._warn_of_idle(graph)
         return BatchJobMaster(
             rpc_service,
             job_master_id,
@@ -81,19 +83,17 @@ class BatchJobs:
         refuse_unsupported(graph)
         refuse_job_files(graph)
         host = self._host
+        host.resources.refuse(graph)
         settings = Settings(dict(host.memory))
-        job = BatchJob(host.spark, graph, host.output_pipe, cluster_settings=settings)
+        job = BatchJob(
+            host.spark, graph, host.output_pipe, host.resources, cluster_settings=settings
+        )
         return job.dataframe()
 
-
-def _warn_of_idle(graph: JobGraph) -> None:
-    for sentence in idle_settings(Settings(graph.settings)):
-        _LOG.warning("%s", sentence)
-    if graph.slot_resources:
-        _LOG.warning(
-            "resources of slot sharing groups (%s) have no effect in BATCH mode, whose tasks have no slots",
-            ", ".join(graph.slot_resources),
-        )
+    def _warn_of_idle(self, graph: JobGraph) -> None:
+        idle = self._host.resources.idle(graph)
+        for sentence in [*idle_settings(Settings(graph.settings)), *([idle] if idle else [])]:
+            _LOG.warning("%s", sentence)
 
 
 def _without_functions(graph: JobGraph) -> JobGraph:

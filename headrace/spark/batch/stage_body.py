@@ -22,6 +22,7 @@ from headrace.spark.batch.stage_files import StageFiles
 from headrace.spark.batch.stage_memory import memory_watched
 from headrace.spark.batch.subtask_reports import ReportSender, SubtaskReporter
 from headrace.spark.workers.worker_output import redirect_standard_output
+from headrace.spark.workers.worker_process import external_resources
 from headrace.task.batch.stage_rows import RECEIVER, START_ROW
 from headrace.task.batch.stage_task import StageSpec, StageTask
 
@@ -90,7 +91,9 @@ def run_stage(
                 spec = replace(spec, settings=settings)
             failure = partial(StageFailedError, vertex_id=vertex_id, subtask_index=subtask_index)
             held.enter_context(memory_watched(spec.vertex.name, Settings(spec.settings), failure))
-            task = StageTask(spec, subtask_index, context.taskAttemptId())
+            task = StageTask(
+                spec, subtask_index, context.taskAttemptId(), external_resources(context)
+            )
             if sender is not None:
                 reporter = SubtaskReporter(sender, vertex_id, subtask_index, task.counts)
                 yield from reporter.writing(task.run(reporter.reading(rows)))

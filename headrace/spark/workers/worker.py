@@ -36,6 +36,7 @@ from headrace.spark.workers.worker_process import (
     connected_stream_descriptors,
     die_with_parent,
     end_process,
+    external_resources,
     is_spark_process,
     own_streams,
     routable_address,
@@ -101,7 +102,7 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
     settle_interpreter()
     # Before any thread is started: those have the cores of the one that starts them.
     configuration = replace(
-        _with_secrets(spec.configuration), external_resources=_external_resources(task_context)
+        _with_secrets(spec.configuration), external_resources=external_resources(task_context)
     )
     settings = Settings(configuration.settings)
     # Imported late: the driver only names this function, and needs no data plane.
@@ -116,12 +117,6 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
         watch.stop()
         if place is not None:
             place.release()
-
-
-def _external_resources(task_context: TaskContext | None) -> dict[str, tuple[str, ...]]:
-    """Return the addresses of the external resources that Spark keeps for this task alone, by name."""
-    found = {} if task_context is None else task_context.resources()
-    return {name: tuple(information.addresses) for name, information in found.items()}
 
 
 def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfiguration:

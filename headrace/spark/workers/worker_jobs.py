@@ -133,7 +133,6 @@ class SparkWorkerJobs:
         self._counted = counted
         self._secrets = secrets
         self._description_of = description_of
-        self._profiles: dict[ResourceProfile, Any] = {}
         self._turn = 0
         self._slots: ApplicationSlots | None = None
         self._cores: ApplicationSlots | None = None
@@ -146,7 +145,7 @@ class SparkWorkerJobs:
         interpreter, profile = profile.python_executable, profile.with_interpreter("")
         if profile.is_unspecified:
             profile = self._counted
-        spark_profile = self._spark_profile(profile)
+        spark_profile = self._sizes.spark_profile_of(profile)
         if spark_profile is not None:
             rdd = rdd.withResources(spark_profile)
         group = job_group(worker_id)
@@ -208,7 +207,7 @@ class SparkWorkerJobs:
         """Return the number of tasks the application can run at once now, or None if it grows on demand."""
         with jvm_calls():
             if self._slots is None:
-                spark_profile = self._spark_profile(self._counted)
+                spark_profile = self._sizes.spark_profile_of(self._counted)
                 self._slots = ApplicationSlots(self._context, spark_profile)
                 if spark_profile is not None and self._counted.external_resources:
                     self._cores = ApplicationSlots(self._context)
@@ -244,15 +243,6 @@ class SparkWorkerJobs:
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         return self._sizes.refusal_of(profile, usual)
-
-    def _spark_profile(self, profile: ResourceProfile) -> Any:
-        is_plain = ceil(profile.cpu_cores) <= 1 and not profile.external_resources
-        if self._sizes.kind.is_single_process or (is_plain and not profile.memory_bytes):
-            return None
-        if profile not in self._profiles:
-            # One Spark profile per worker profile: Spark never forgets one.
-            self._profiles[profile] = self._sizes.spark_profile_of(profile)
-        return self._profiles[profile]
 
 
 def job_group(worker_id: ResourceId) -> str:

@@ -28,6 +28,8 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
+from pyspark import TaskContext
+
 from headrace.core.process.process_log import ProcessLog
 from headrace.core.redaction import DiscreetFormatter
 from headrace.core.threads import start_thread
@@ -200,6 +202,12 @@ def program_log_levels() -> dict[str, int]:
         and name.partition(".")[0] not in _LIBRARIES
     }
     return {"": logging.root.level, **own}
+
+
+def external_resources(task_context: TaskContext | None) -> dict[str, tuple[str, ...]]:
+    """Return the addresses of the external resources that Spark keeps for this task alone, by name."""
+    found = {} if task_context is None else task_context.resources()
+    return {name: tuple(information.addresses) for name, information in found.items()}
 
 
 def worker_memory_bytes(conf: Mapping[str, str]) -> int | None:

@@ -1,4 +1,4 @@
-"""WorkerSizes: which sizes of TaskManagers a Spark application can have, and how each is asked for. Pure.
+"""WorkerSizes: which sizes of TaskManagers a Spark application can have, and how each is asked for.
 
 Spark gives a task cores and external resources of the executors that there are. Executors of another size, with memory
 of their own, it starts only where it allocates them dynamically.
@@ -8,7 +8,7 @@ Source: Spark ResourceProfileManager (isSupported), ExecutorResourceRequests; Fl
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from pyspark.resource import (
     TaskResourceRequests,
 )
 
+from headrace.cluster.task_executor.memory_limit import MEMORY_LIMIT
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.core.config import Settings
 from headrace.core.process.memory_parts import (
@@ -46,6 +47,9 @@ class WorkerSizes:
     settings: Settings
     conf: Mapping[str, str]
     kind: MasterKind
+    _made: dict[ResourceProfile, Any] = field(
+        default_factory=dict[ResourceProfile, Any], init=False, repr=False, compare=False
+    )
 
     @property
     def grows_on_demand(self) -> bool:
@@ -113,10 +117,23 @@ class WorkerSizes:
                 PROCESS_MEMORY.key: str(parts.process_bytes),
                 FLINK_MEMORY.key: str(parts.flink_bytes),
             }
+            # A limit that nobody named is the size of the process, which is another one here.
+            limit = self.settings.get_option(MEMORY_LIMIT)
+            if limit is None or limit == self.settings.get_option(PROCESS_MEMORY):
+                own[MEMORY_LIMIT.key] = str(parts.process_bytes)
         return own
 
     def spark_profile_of(self, profile: ResourceProfile) -> Any:
-        """Return Spark's ResourceProfile for one TaskManager of that size."""
+        """Return Spark's ResourceProfile for one task of that size; None: any task has as much, or Spark has none."""
+        is_plain = ceil(profile.cpu_cores) <= 1 and not profile.external_resources
+        if self.kind.is_single_process or (is_plain and not profile.memory_bytes):
+            return None
+        if profile not in self._made:
+            # One Spark profile per worker profile: Spark never forgets one.
+            self._made[profile] = self._spark_profile(profile)
+        return self._made[profile]
+
+    def _spark_profile(self, profile: ResourceProfile) -> Any:
         cores = max(1, ceil(profile.cpu_cores))
         task = TaskResourceRequests().cpus(cores)
         for name, amount in profile.external_resources:
@@ -161,7 +178,12 @@ class WorkerSizes:
         has = self.conf.get(f"{prefix}.amount", "0")
         script = self.conf.get(f"{prefix}.discoveryScript", "")
         if self.grows_on_demand:
-            return "" if script else f"set {prefix}.discoveryScript to a program that finds them"
+            if script:
+                return ""
+            return (
+                f"set {prefix}.discoveryScript to a program that finds them, and {prefix}.amount to what executors of "
+                "the usual size have, or 0"
+            )
         if int(has) >= amount:
             return ""
         return (

@@ -232,9 +232,18 @@ def _columns_of(edge: JobEdge, vertex: JobVertex, types: Sequence[OperatorTypes]
 
 
 class StageTask:
-    """Drives the chain of one subtask. `attempt_number` differs from that of every other attempt."""
+    """Drives the chain of one subtask. `attempt_number` differs from that of every other attempt.
 
-    def __init__(self, spec: StageSpec, subtask_index: int, attempt_number: int) -> None:
+    `external_resources`: those that Spark keeps for it, addresses by name.
+    """
+
+    def __init__(
+        self,
+        spec: StageSpec,
+        subtask_index: int,
+        attempt_number: int,
+        external_resources: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self._spec: Final = spec
         self._subtask_index: Final = subtask_index
         vertex = spec.vertex
@@ -261,6 +270,7 @@ class StageTask:
             metrics=MetricGroup(clock),
             listener=self._listener,
             scratch=None if directory is None else Path(directory),
+            external_resources=external_resources or {},
         )
         self._chain: OperatorChain | None = None
         self._records_in = 0

@@ -70,6 +70,8 @@ def test_a_task_manager_of_its_own_size_has_one_slot_with_what_was_asked_for() -
     # 128 + 512 + 128 + 100 + 256 mb and a tenth of the sum for the network, and the overhead.
     assert int(own["taskmanager.memory.flink.size"]) >> 20 == 1248
     assert int(own["taskmanager.memory.process.size"]) >> 20 == 1440
+    # Its limit is that of its own size, where nobody named another one.
+    assert own["headrace.taskmanager.memory.limit"] == own["taskmanager.memory.process.size"]
     # The executors that there are keep the memory that they have.
     fixed = sizes(STANDALONE, FIXED).settings_of(profile)
     assert fixed.keys() == {"taskmanager.cpu.cores", "taskmanager.numberOfTaskSlots"}

@@ -1,0 +1,28 @@
+"""What Spark's page costs at the start is told from pairs of runs that followed each other."""
+
+import pytest
+
+from benchmarks.start_up import STEPS, summary
+
+
+def turns(*seen_s: float) -> list[dict[str, float]]:
+    return [dict.fromkeys(STEPS, seconds) for seconds in seen_s]
+
+
+def test_the_cost_of_the_page_is_the_median_difference_of_pairs() -> None:
+    found = summary(
+        {
+            "headrace": turns(5.0, 9.0, 5.0),
+            "headrace_page": turns(5.4, 9.2, 9.0),
+            "spark": turns(10.0, 18.4, 9.0),
+        }
+    )
+    # Not the difference of medians, which the machine's moods change.
+    assert found["headrace_page_cost_s"] == pytest.approx(0.4)
+    assert found["headrace_page_seen_s"] == 9.0
+    assert found["headrace_ratio"] == 2.0 and found["headrace_page_ratio"] == 1.852
+
+
+def test_without_the_page_nothing_is_told_of_it() -> None:
+    found = summary({"headrace": turns(5.0), "spark": turns(10.0)})
+    assert not [name for name in found if "page" in name]
