@@ -82,7 +82,7 @@ class OutputSender:
 class OutputReceiver(RpcEndpoint, WorkerOutputGateway):
     """One per cluster whose TaskManagers share no pipe with the driver. `show` writes lines, and may wait for long.
 
-    Nobody watches it: no job depends on it, and an error of `show` goes to the TaskManager that printed, which tells it.
+    Nobody watches it: no job depends on it, and an error of `show` goes to the TaskManager that printed, which logs it.
     """
 
     def __init__(
