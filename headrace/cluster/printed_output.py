@@ -80,7 +80,10 @@ class OutputSender:
 
 
 class OutputReceiver(RpcEndpoint, WorkerOutputGateway):
-    """One per cluster whose TaskManagers share no pipe with the driver. `show` writes lines, and may wait for long."""
+    """One per cluster whose TaskManagers share no pipe with the driver. `show` writes lines, and may wait for long.
+
+    Nobody watches it: no job depends on it, and an error of `show` goes to the TaskManager that printed, which logs it.
+    """
 
     def __init__(
         self, rpc_service: RpcService, run_blocking: BlockingRunner, show: Callable[[bytes], None]
@@ -88,6 +91,10 @@ class OutputReceiver(RpcEndpoint, WorkerOutputGateway):
         super().__init__(rpc_service, rpc_service.create_endpoint_name("output"))
         self._run_blocking: Final = run_blocking
         self._show: Final = show
+
+    def on_fatal_error(self, error: BaseException) -> None:
+        """Go on: it keeps nothing that could be wrong now, and no job may end for what it prints."""
+        _LOG.error("showing printed lines failed, and goes on", exc_info=error)
 
     async def receive_output(self, lines: bytes) -> Acknowledge:
         """Show the lines on another thread: a slow reader of the driver's output must not block the main thread."""

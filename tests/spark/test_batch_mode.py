@@ -43,6 +43,42 @@ env.execute()
 """One of two subtasks has prepared its output, and the other never ends."""
 
 
+FAILING_MASTER = """
+import time
+from headrace.api.executors import active_executor
+from headrace.common import Types
+from headrace.core.error_text import describe
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+def wait(number):
+    while True:
+        time.sleep(0.1)
+
+def bug():
+    raise LookupError("a bug in the JobMaster")
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1]).map(wait).print()
+client = env.execute_async("broken")
+tracker = spark_session().sparkContext.statusTracker()
+while not tracker.getActiveStageIds():
+    time.sleep(0.05)
+(job,) = active_executor()._host.handle._cluster.dispatcher._jobs
+job.job_master.run_async(bug)
+try:
+    client.get_job_execution_result().result()
+except Exception as error:
+    print("FAILED", describe(error, wants_details=False)[0])
+while tracker.getActiveStageIds():
+    time.sleep(0.05)
+print("STAGES", len(tracker.getActiveStageIds()))
+
+late = StreamExecutionEnvironment.get_execution_environment()
+numbers = late.from_collection([1, 2, 3], type_info=Types.LONG())
+with numbers.map(lambda n: n * n, output_type=Types.LONG()).execute_and_collect() as squares:
+    print("LATE", sorted(squares))
+"""
 ENDING_CONNECTIONS = """
 CREATE FUNCTION end_twice() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -234,6 +270,19 @@ def test_ctrl_c_ends_the_stages_of_a_job_and_deletes_what_it_has_prepared(
     assert program.wait(60) == 130, program.report()
     assert list(folder.rglob("*")) == []
     program.assert_nothing_is_left()
+
+
+def test_a_job_ends_with_what_killed_its_job_master_and_the_next_one_runs(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, FAILING_MASTER, "-D", "execution.runtime-mode=BATCH")
+    started.append(program)
+    assert program.wait(240) == 0, program.report()
+    told = dict(line.strip().partition(" ")[::2] for line in program.out)
+    failed = told["FAILED"]
+    assert "a bug in the JobMaster" in failed and "job 'broken'" in failed, program.report()
+    assert told["STAGES"] == "0", "the stages of the job are cancelled with it"
+    assert told["LATE"] == "[1, 4, 9]"
 
 
 def test_dataframes_are_part_of_the_plan_on_both_sides(

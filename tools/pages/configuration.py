@@ -15,7 +15,8 @@ Flink's where the meaning is the same; keys that begin with `headrace.` are Head
 with `spark.` are Spark's and reach the session that Headrace creates; those that begin with
 `pipeline.global-job-parameters.` are the program's. On the command line any other key is an error, and so is a
 value that its option cannot take. In a program's `Configuration` an unknown key is ignored with a warning, because
-programs come with settings of Flink's.
+programs come with settings of Flink's. Those of its cluster runtime that have no meaning here are
+[listed with the reason](../flink_options.md).
 """
 
 

@@ -178,6 +178,13 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         )
         self._thread.start()
 
+    def on_fatal_error(self, error: BaseException) -> None:
+        """End, and the job with this error: not with that of the stages, which are cancelled as it ends."""
+        if self._status is JobStatus.RUNNING:
+            self._failed(error_info_of(error, f"the JobMaster of job '{self._graph.name}'"), None)
+            self._become(JobStatus.FAILING)
+        super().on_fatal_error(error)
+
     async def on_stop(self) -> None:
         """End the job's stages, if they still run."""
         thread = self._thread

@@ -36,6 +36,7 @@ class World:
             receiver = OutputReceiver(network.create_service("driver"), run_in_thread, show)
             if is_there:
                 receiver.start()
+                self.receiver = receiver
             return receiver.address if is_there else "driver/nobody"
 
         output = PrintedOutput(reading, control.run(start()), lambda: os.close(self.writing))
@@ -55,6 +56,25 @@ def test_lines_come_whole_and_in_order_and_what_was_begun_at_the_end(
     world.sender.close()
     assert b"".join(shown) == b"a\nbc\n" + b"x" * 100_000 + b"\nlast"
     assert all(one.endswith(b"\n") for one in shown[:-1])
+
+
+def test_lines_are_shown_after_something_has_failed_within_the_receiver(
+    control: EventLoopThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown: list[bytes] = []
+    world = World(control, shown.append)
+
+    def bug() -> None:
+        raise LookupError("a bug in the receiver")
+
+    async def fail() -> None:
+        world.receiver.run_async(bug)
+
+    control.run(fail())
+    os.write(world.writing, b"line\n")
+    world.sender.close()
+    assert b"".join(shown) == b"line\n"
+    assert "showing printed lines failed" in caplog.text
 
 
 def test_whoever_prints_waits_for_whoever_reads(control: EventLoopThread) -> None:
