@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (43, 5_100),
     "checkpoint": (22, 2_810),
-    "cli": (64, 5_950),
+    "cli": (64, 5_960),
     "client": (9, 750),
     "cluster": (167, 16_910),
     "common": (20, 110),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (56, 7_140),
+    "spark": (56, 7_170),
     "state": (28, 3_590),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (956, 97_970)
+WHEEL_CEILING: Final = (956, 98_010)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -37,7 +37,11 @@ from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
     create_committer,
     is_hopeless,
 )
-from headrace.connectors.dataframe.messages import SINK_COMMITTER, CommitPayload
+from headrace.connectors.dataframe.messages import (
+    LOG_COORDINATOR,
+    SINK_COMMITTER,
+    CommitPayload,
+)
 from headrace.core.config import Settings
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.ids import JobVertexId, OperatorId
@@ -376,8 +380,8 @@ class BatchJob:
 
 
 def writes_dataframe(operator: ChainedOperator) -> bool:
-    """Return whether a sink's rows become a DataFrame."""
-    return operator.committer == SINK_COMMITTER
+    """Return whether a sink's rows become a DataFrame. Those of a log do not: its subtasks stage files."""
+    return operator.committer == SINK_COMMITTER and operator.coordinator != LOG_COORDINATOR
 
 
 def _cloned(spark: SparkSession) -> SparkSession:
