@@ -1,4 +1,4 @@
-"""BatchJob: a bounded job as one Spark job, whose stages are the vertices and whose shuffles are the edges.
+"""BatchJob: a bounded job as one query of Spark's, whose stages are the vertices and whose shuffles are the edges.
 
     vertex            mapInArrow with the chain of the vertex; a source has one partition per subtask to start with
     edge              repartitionById on the consumer's subtask, which each row carries: partition i is subtask i;
@@ -98,8 +98,6 @@ from headrace.task.user_payloads import load_types
 
 _LOG: Final = logging.getLogger(__name__)
 _CONF: Final = {
-    # It would merge small partitions, and with them the keys of several subtasks.
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
     # One value may hold many rows.
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
@@ -107,6 +105,9 @@ _CONF: Final = {
     # Names in backticks are names.
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
+
+
+_ADAPTIVE: Final = "spark.sql.adaptive"
 
 
 class BatchJob:
@@ -207,7 +208,7 @@ class BatchJob:
 
     def _planned(self) -> tuple[dict[JobVertexId, DataFrame], list[DataFrame]]:
         """Return the rows of all stages, and the reports of those that have some: to collect these runs the job."""
-        for key, value in _CONF.items():
+        for key, value in (_CONF | self._adaptive_settings()).items():
             self._spark.conf.set(key, value)
         frames: dict[JobVertexId, DataFrame] = {}
         reports: list[DataFrame] = []
@@ -223,6 +224,20 @@ class BatchJob:
                 told = frame.where(f"{EDGE} = {REPORT}") if out else frame
                 reports.append(told.select(REPORT_COLUMN))
         return frames, reports
+
+    def _adaptive_settings(self) -> dict[str, str]:
+        """Return what Spark may change as the job runs: the queries of the program's DataFrames, if it had that on.
+
+        Our exchanges stay as they are: Spark leaves the number of partitions alone where it is named.
+        Source: Spark, ShuffleOrigin, REPARTITION_BY_NUM.
+        """
+        readers = [one.parallelism for one in self._graph.vertices if reads_dataframe(one)]
+        if not readers:
+            # To plan again behind each stage would only take time.
+            return {f"{_ADAPTIVE}.enabled": "false"}
+        # Partitions are merged for as many subtasks as there are, and not for one where their rows are small.
+        count, least = f"{_ADAPTIVE}.coalescePartitions.minPartitionNum", str(max(readers))
+        return {count: least, f"{_ADAPTIVE}.coalescePartitions.minPartitionSize": "1b"}
 
     def _tells(self, vertex: JobVertex) -> bool:
         """Return whether the driver reads the reports of a vertex."""
