@@ -33,7 +33,11 @@ from headrace.cluster.task_executor.options import (
     NUMBER_OF_TASK_SLOTS,
     TaskManagerConfiguration,
 )
-from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
+from headrace.connectors.dataframe.messages import (
+    LOG_COORDINATOR,
+    SINK_COORDINATOR,
+    SOURCE_COORDINATOR,
+)
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
@@ -285,7 +289,8 @@ class SparkHost:
                 SOURCE_COORDINATOR: source_coordinator_factory(
                     TaskSecrets(self._secret, self._tls)
                 ),
-                SINK_COORDINATOR: sink_coordinator_factory(lambda: self.session.spark),
+                SINK_COORDINATOR: (sinks := sink_coordinator_factory(lambda: self.session.spark)),
+                LOG_COORDINATOR: sinks,
             },
             self._secret,
             self._addresses.bound,

@@ -72,7 +72,7 @@ with shared.execute_and_collect() as rows:
     found = list(rows)
     print("SHARES", sorted({index for index, _ in found}), sorted(number for _, number in found))
 
-# Adaptive execution would merge the partitions of all four subtasks; the program's own queries keep it.
+# Adaptive execution merges all rows of the program's query in one partition; subtasks get shares of them all the same.
 for name, value in {
     "enabled": "true",
     "coalescePartitions.parallelismFirst": "false",
@@ -87,6 +87,27 @@ merged = grouped.rdd.getNumPartitions()
 print(
     "ADAPTIVE", merged, sorted({index for index, _ in found}), len({number for _, number in found})
 )
+with env.from_dataframe(grouped).map(Share()).execute_and_collect() as rows:
+    print("READERS", sorted({index for index, _ in rows}), "Arguments: coalesced" in last_plan())
+
+# It cuts the partition of a key with most of the rows of a join, and merges others, before our first stage.
+for name, value in {
+    "autoBroadcastJoinThreshold": "-1",
+    "shuffle.partitions": "16",
+    "adaptive.advisoryPartitionSizeInBytes": "16k",
+    "adaptive.skewJoin.skewedPartitionThresholdInBytes": "16k",
+}.items():
+    spark.conf.set(f"spark.sql.{name}", value)
+KEY_OF_MOST = 7
+facts = spark.range(0, 40_000, 1, 4).selectExpr(
+    f"if(id % 10 < 9, {KEY_OF_MOST}, id % 1000) AS key", "id"
+)
+skewed = facts.join(spark.range(1_000).withColumnRenamed("id", "key"), "key")
+keyed = env.from_dataframe(skewed).key_by("key").map(Share()).set_parallelism(4)
+with keyed.execute_and_collect() as rows:
+    found = list(rows)
+places = {(index, number % 1000 if number % 10 == 9 else KEY_OF_MOST) for index, number in found}
+print("SKEWED", "skew=true" in last_plan(), len(found), len(places))
 
 batches: list[tuple[int, int]] = []
 

@@ -24,14 +24,20 @@ def await_that(condition: Callable[[], Any]) -> None:
 
 
 class Counted(MapFunction):
-    """Waits for a file before the first record, and counts all of them."""
+    """Waits for a file before the first record; counts and measures all of them."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._counter = runtime_context.get_metrics_group().counter("seen")
+        group = runtime_context.get_metrics_group()
+        self._last = -1
+        self._counter = group.counter("seen")
+        self._values = group.distribution("values")
+        group.gauge("last", lambda: self._last)
 
     def map(self, value: int) -> int:
         await_that((FOLDER / "go").exists)
         self._counter.inc()
+        self._values.update(value)
+        self._last = value
         return value
 
 
@@ -73,6 +79,10 @@ for vertex in details["vertices"]:
     print("BYTES", found["read-bytes"] > 0, found["write-bytes"] > 0)
     each = rest.get(f"{job}/vertices/{vertex['id']}")["subtasks"]
     print("SUBTASKS", [one["status"] for one in each], all(one["duration"] > 0 for one in each))
+[mapped] = [one["id"] for one in details["vertices"] if "Map" in one["name"]]
+wanted = "Map.last,Map.values_max,Map.values_count"
+metrics = rest.get(f"{job}/vertices/{mapped}/subtasks/metrics?get={wanted}&agg=max,sum")
+print("METRICS", sorted((one["id"], one["max"], one["sum"]) for one in metrics))
 print("ENDED", details["state"], result.get_all_accumulator_results())
 print("PLAN", [node["parallelism"] for node in rest.get(f"{job}/plan")["plan"]["nodes"]])
 

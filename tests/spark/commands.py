@@ -20,20 +20,6 @@ numbers = env.from_collection([1, 2, 3], type_info=Types.LONG())
 with numbers.map(lambda n: n * n, output_type=Types.LONG()).execute_and_collect() as rows:
     print("COLLECTED", sorted(rows))
 """
-ON_CONNECT = """
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import col
-from headrace.common import Types
-from headrace.datastream import StreamExecutionEnvironment
-
-spark = SparkSession.builder.remote("local[1]").getOrCreate()
-env = StreamExecutionEnvironment.get_execution_environment()
-rows = env.from_dataframe(spark.range(1, 4).select(col("id"), (col("id") * 2).alias("twice")))
-sums = rows.map(lambda row: row.id + row.twice, output_type=Types.LONG())
-with sums.execute_and_collect() as found:
-    print("COLLECTED", sorted(found))
-spark.stop()
-"""
 ENDLESS = """
 import sys
 from headrace.common import Types, WatermarkStrategy
@@ -58,11 +44,7 @@ class Commands:
     def __init__(self, folder: Path, started: list[Program]) -> None:
         self.folder: Final = folder
         self._started: Final = started
-        for name, text in (
-            ("squares.py", SQUARES),
-            ("connect.py", ON_CONNECT),
-            ("endless.py", ENDLESS),
-        ):
+        for name, text in (("squares.py", SQUARES), ("endless.py", ENDLESS)):
             (folder / name).write_text(text)
 
     def begin(self, *command: str, **environment: str) -> Program:

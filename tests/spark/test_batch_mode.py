@@ -1,5 +1,6 @@
 """BATCH mode on real Spark stages: retries, shuffles, output that is committed once, errors, and Ctrl-C."""
 
+import ast
 import os
 from pathlib import Path
 
@@ -301,6 +302,8 @@ def test_dataframes_are_part_of_the_plan_on_both_sides(
     assert any("struct<id:bigint,half:double,name:string>" in line for line in plan), plan
     assert told["SHARES"] == "[0, 1] [0, 1, 2, 3, 4, 5]"
     assert told["ADAPTIVE"] == "1 [0, 1, 2, 3] 100", "subtasks stay apart, queries do not"
+    assert told["READERS"] == "[0, 1] True", program.report()
+    assert told["SKEWED"] == "True 40000 101", "a key is in one subtask"
     newest = [(key, (4995 + key) * 1000 % 1_000_000) for key in range(5)]
     assert told["WRITTEN"] == f"{newest} BATCHES [(5000, 1)]"
     assert told["FILES"] == "['in', 'out']", "rows pass through no files of ours"
@@ -370,6 +373,10 @@ def test_rest_shows_jobs_as_they_run_and_when_they_have_ended(
     assert [one[0] for one in vertices] == ["FINISHED"] * len(vertices), vertices
     assert [(int(one[1]), int(one[2])) for one in vertices] == [(0, 100), (100, 100), (100, 0)]
     assert told["ENDED"] == "FINISHED {'Map.seen': 100.0}"
+    measured = [("Map.last", 99.0), ("Map.values_count", 50.0), ("Map.values_max", 99.0)]
+    metrics = ast.literal_eval(told["METRICS"])
+    assert [(name, most) for name, most, _ in metrics] == measured, metrics
+    assert metrics[1][2] == 100.0, "the distributions of both subtasks"
     assert told["PLAN"] == "[2, 2, 1]"
     assert "(1/2)" in told["EXCEPTION"] or "(2/2)" in told["EXCEPTION"], told["EXCEPTION"]
     assert f"{FACES}, line {line_of('return 1 //', FACES)}" in told["EXCEPTION"]

@@ -55,6 +55,7 @@ squares = env.from_collection([1, 2, 3], type_info=Types.LONG()).map(lambda n: n
 with squares.execute_and_collect() as rows:
     print(sorted(rows), {"pyspark", "py4j"} & set(sys.modules))
 """
+WIDGET: Final = "application/vnd.jupyter.widget-view+json"
 TIED: Final = "execution.shutdown-on-attached-exit"
 
 
@@ -85,6 +86,16 @@ class Kernel:
         """Return the page that a cell shows."""
         (output,) = self.run(source).outputs
         return output["data"]["text/html"]
+
+    def click(self, output: Any, description: str) -> None:
+        """Do what the page does when somebody clicks on a button of the widget that a cell shows."""
+        widgets: dict[str, Any] = self.client.widget_state
+        box = output["data"][WIDGET]["model_id"]
+        ids = [child.removeprefix("IPY_MODEL_") for child in widgets[box]["children"]]
+        (button,) = [one for one in ids if widgets[one].get("description") == description]
+        click = {"method": "custom", "content": {"event": "click"}}
+        channel = self.client.kc.shell_channel
+        channel.send(self.client.kc.session.msg("comm_msg", {"comm_id": button, "data": click}))
 
     def interrupt(self) -> None:
         """Do what the notebook's stop button does."""
@@ -128,6 +139,8 @@ def test_cells_use_a_session_and_what_they_left_running_outlives_the_kernel(
     commands.daemon("cluster", "start", "--name", "nightly", *NO_UI)
     assert kernel.printed(IMPORTS + COLLECT) == "[1, 4, 9] set()\n"
     assert kernel.html("squares.preview(2)").count("<td>") == 2
+    # As if ipywidgets were not installed.
+    kernel.run("sys.modules['ipywidgets'] = None")
     job = kernel.run("client = submit('kept')\nclient")
     assert "Job &#x27;kept&#x27;" in kernel.html(
         "from IPython.display import HTML\nHTML(client._repr_html_())"
@@ -181,6 +194,15 @@ def interrupt_running(kernel: Kernel, cluster: RestClusterClient) -> None:
     kernel.interrupt()
 
 
+def test_the_stop_button_of_a_notebook_cancels_the_job(commands: Commands, kernel: Kernel) -> None:
+    commands.daemon("cluster", "start", "--name", "nightly", *NO_UI)
+    (output,) = kernel.run(IMPORTS + "client = submit('stopped')\nclient").outputs
+    with RestClusterClient() as cluster:
+        assert statuses(cluster) == {"stopped": "RUNNING"}
+        kernel.click(output, "Stop")
+        wait_until(lambda: statuses(cluster)["stopped"] == "CANCELED", what="the end of the job")
+
+
 def test_a_kernel_uses_each_session_that_is_named_and_one_that_was_started_again(
     commands: Commands, kernel: Kernel
 ) -> None:
@@ -228,7 +250,13 @@ def test_the_notebook_runs_and_shows_streams_results_and_jobs(
     assert preview.count("<td>EWR</td>") == 1 and preview.count("<td>JFK</td>") == 1
     hours = shown(notebook, 'hours.to_arrow().sort_by("origin").to_pylist()')["text/plain"]
     assert "'flights': 2" in hours and "'mean_delay': -1.0" in hours
-    assert "Job &#x27;ticks&#x27;" in shown(notebook, "client")["text/html"]
+    # With ipywidgets it is a page in a widget, with a button beside it.
+    page, button = (
+        client.widget_state[name.removeprefix("IPY_MODEL_")]
+        for name in client.widget_state[shown(notebook, "client")[WIDGET]["model_id"]]["children"]
+    )
+    assert "Job &#x27;ticks&#x27;" in page["value"]
+    assert button["description"] == "Stop"
     assert (
         "cancelled"
         in shown(notebook, "client.get_job_execution_result().exception()")["text/plain"]

@@ -107,8 +107,6 @@ def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
         assert "Job has been submitted with JobID" in told
     assert "COLLECTED [1, 4, 9]" in commands("run", "--cluster", "nightly", "squares.py")
     run_in_code(commands, "session")
-    # A client of Spark Connect, whose own server computes what the stream reads.
-    assert "COLLECTED [3, 6, 9]" in commands("run", "--target", "session", "connect.py")
     # A client that has nothing but REST: a process beside the driver runs what it uploads.
     [file] = (tmp_path / "home" / "clusters").glob("*.json")
     rest = RestClient.of(connection_in(file))

@@ -243,3 +243,67 @@ def test_each_row_comes_once_on_a_standalone_cluster(
         assert outcome.mistakes == (), outcome
     finally:
         standalone.end()
+
+
+WATERMARKED = """
+import os, pathlib
+from headrace.common import Time, Types
+from headrace.datastream import OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
+from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.spark.session import spark_session
+from pyspark.sql import functions as F
+
+here, spark = pathlib.Path.cwd(), spark_session()
+(here / "in").mkdir()
+minutes = [
+    ["00:10", "00:50"],
+    ["01:05"],  # the watermark comes to 00:55
+    ["01:15", "00:59"],  # a micro-batch has one watermark, so the second row is not late; then it comes to 01:05
+    ["01:20"],  # Spark drops by the watermark of one micro-batch before
+    ["00:30", "02:15"],  # the first row is late
+    ["00:40"],
+]
+for index, times in enumerate(minutes):
+    file = here / "in" / f"{index}.csv"
+    file.write_text("".join(f"2026-01-01 00:{time}\\n" for time in times))
+    # Spark takes files in the order of their age.
+    os.utime(file, (1_000_000_000 + index, 1_000_000_000 + index))
+files = spark.readStream.schema("at timestamp").option("maxFilesPerTrigger", 1).csv(str(here / "in"))
+times = files.withWatermark("at", "10 seconds")
+
+spark.conf.set("spark.sql.shuffle.partitions", 1)
+counts = times.groupBy(F.window("at", "1 minute")).count().selectExpr("minute(window.start) AS minute", "count")
+query = counts.writeStream.format("memory").queryName("counts").outputMode("append")
+query.trigger(availableNow=True).start().awaitTermination()
+print("SPARK", sorted(tuple(row) for row in spark.table("counts").collect()))
+
+
+class Count(ProcessWindowFunction):
+    def process(self, key, context, rows):
+        yield "window", context.window().start // 60_000 % 60, len(list(rows))
+
+
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+env.enable_checkpointing(200)
+rows = env.from_dataframe(times)
+tag = OutputTag("late", rows.get_type())
+windows = rows.key_by(lambda row: 0).window(TumblingEventTimeWindows.of(Time.minutes(1)))
+result = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
+fired = windows.side_output_late_data(tag).process(Count(), result)
+late = fired.get_side_output(tag).map(lambda row: ("late", row["at"].minute, row["at"].second), result)
+# The query has no end, so nothing but the watermark fires windows: without one the program waits for ever.
+print("HEADRACE", sorted(fired.union(late).execute_and_collect(limit=4)))
+"""
+
+
+def test_windows_fire_and_rows_are_late_by_the_watermark_of_the_dataframe(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, WATERMARKED, "--master", "local[3]")
+    started.append(program)
+    assert program.wait(200) == 0, program.report()
+    told = dict(line.strip().partition(" ")[::2] for line in program.out)
+    # Structured Streaming counts the same rows, and says nothing of those that it drops.
+    assert told["SPARK"] == "[(0, 3), (1, 3)]", program.report()
+    late = [("late", 0, 30), ("late", 0, 40)]
+    assert told["HEADRACE"] == str([*late, ("window", 0, 3), ("window", 1, 3)]), program.report()

@@ -1,7 +1,8 @@
 """DaemonProcess: starts a daemon, hears how its start went, and leaves it running, or nothing of it.
 
 The daemon has a session of its own, no terminal, and /dev/null as its input. Its environment and working directory are
-those of the command, without the token that clients use; its settings come through a pipe, as they may hold secrets.
+those of the command, without the token that clients use, and without the server of Spark Connect that the command is a
+client of: a daemon hosts Spark itself. Its settings come through a pipe, as they may hold secrets.
 """
 
 import contextlib
@@ -43,6 +44,9 @@ _LOOK_S: Final = 0.2
 _STOP_GRACE_S: Final = 20.0
 _SHOWN_LINES: Final = 20
 _MODULE: Final = "headrace.cli.daemon"
+_OF_CLIENTS: Final = frozenset(
+    {TOKEN_VARIABLE, "SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}
+)
 
 
 class DaemonFailedError(HeadraceError):
@@ -138,7 +142,7 @@ class DaemonProcess:
             self._process.wait()
 
     def _start(self, writing: int) -> subprocess.Popen[bytes]:
-        environment = {key: value for key, value in os.environ.items() if key != TOKEN_VARIABLE}
+        environment = {key: value for key, value in os.environ.items() if key not in _OF_CLIENTS}
         console = open_console(self.log_folder)
         try:
             return subprocess.Popen(

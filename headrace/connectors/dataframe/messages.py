@@ -4,6 +4,8 @@ import msgspec
 
 SOURCE_COORDINATOR = "dataframe-source"
 SINK_COORDINATOR = "dataframe-sink"
+LOG_COORDINATOR = "batch-log-sink"
+"""Of a sink that writes a log of batches: no Spark is needed for it, so that any cluster may run its job."""
 SINK_COMMITTER = "dataframe"
 
 

@@ -28,6 +28,7 @@ from headrace.connectors.dataframe.batch_log import (
     count_of_option,
 )
 from headrace.connectors.dataframe.messages import (
+    LOG_COORDINATOR,
     SINK_COMMITTER,
     SINK_COORDINATOR,
     CommitPayload,
@@ -40,7 +41,7 @@ from headrace.connectors.dataframe.staging import (
     batch_staging_folder,
 )
 from headrace.connectors.files.paths import file_system_of, fixed_place
-from headrace.connectors.prepared_output import commits_prepared_output, has_checkpoints
+from headrace.connectors.prepared_output import commits_prepared_output
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.types.arrow_types import data_schema
@@ -189,6 +190,7 @@ class DataFrameSink(Sink):
 
     The format `headrace` is a log of batches, one for each checkpoint: `spark.readStream.format("headrace")` reads and
     deletes them. Its option `maxBatches` (10,000) is how many may wait for a reader before commits, and so the job, do.
+    It is written without Spark, so that any cluster may run the job.
 
     Example:
         >>> sink = DataFrameSink("out/hours", mode="overwrite", options={"compression": "zstd"})
@@ -249,7 +251,8 @@ class DataFrameSink(Sink):
             schema = data_schema(context.types.inputs[0].value_type)
             is_shared = context.settings.get_option(SHARED_FILES)
             BatchLog(self.target).declare(schema, is_shared=is_shared)
-        if has_checkpoints(context.settings):
+        # A log is committed by us in BATCH mode too, where Spark writes what other formats get.
+        if commits_prepared_output(context.settings):
             return PartStagingWriter(self.staging_directory, context)
         return StagingWriter(self.staging_directory, context)
 
@@ -261,7 +264,8 @@ class DataFrameSink(Sink):
             {key: str(value) for key, value in self.options.items()},
             self.staging_directory,
         )
-        return SINK_COORDINATOR, msgspec.msgpack.encode(payload)
+        is_log = self.format == BATCH_LOG_FORMAT
+        return LOG_COORDINATOR if is_log else SINK_COORDINATOR, msgspec.msgpack.encode(payload)
 
     def committer(self) -> tuple[str, bytes]:
         payload = CommitPayload(

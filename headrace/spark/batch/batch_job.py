@@ -1,4 +1,4 @@
-"""BatchJob: a bounded job as one Spark job, whose stages are the vertices and whose shuffles are the edges.
+"""BatchJob: a bounded job as one query of Spark's, whose stages are the vertices and whose shuffles are the edges.
 
     vertex            mapInArrow with the chain of the vertex; a source has one partition per subtask to start with
     edge              repartitionById on the consumer's subtask, which each row carries: partition i is subtask i;
@@ -29,7 +29,11 @@ from pyspark.sql.types import StructType
 
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.checkpoint.options import STATE_BACKEND_TYPE
-from headrace.connectors.dataframe.messages import SINK_COMMITTER, CommitPayload
+from headrace.connectors.dataframe.messages import (
+    LOG_COORDINATOR,
+    SINK_COMMITTER,
+    CommitPayload,
+)
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, JobVertexId, OperatorId
 from headrace.functions.source import SPLIT_COORDINATOR
@@ -87,8 +91,6 @@ from headrace.task.user_payloads import load_types
 _LOG: Final = logging.getLogger(__name__)
 _SHOWN_NAME_MAX: Final = 100
 _CONF: Final = {
-    # It would merge small partitions, and with them the keys of several subtasks.
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
     # One value may hold many rows.
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
@@ -96,6 +98,9 @@ _CONF: Final = {
     # Names in backticks are names.
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
+
+
+_ADAPTIVE: Final = "spark.sql.adaptive"
 
 
 class BatchJob:
@@ -210,7 +215,7 @@ class BatchJob:
 
     def _planned(self) -> tuple[dict[JobVertexId, DataFrame], list[DataFrame]]:
         """Return the rows of all stages, and the reports of those that have some: to collect these runs the job."""
-        for key, value in _CONF.items():
+        for key, value in (_CONF | self._adaptive_settings()).items():
             self._spark.conf.set(key, value)
         if self._driver_settings.get_option(AGGREGATES_IN_SPARK):
             self._aggregates = SparkAggregates(self._spark, self._graph)
@@ -232,6 +237,20 @@ class BatchJob:
                 is_apart = self._resources.stands_alone(self._graph, vertex, telling)
                 reports.append(told.repartition(1) if is_apart else told)
         return frames, reports
+
+    def _adaptive_settings(self) -> dict[str, str]:
+        """Return what Spark may change as the job runs: the queries of the program's DataFrames, if it had that on.
+
+        Our exchanges stay as they are: Spark leaves the number of partitions alone where it is named.
+        Source: Spark, ShuffleOrigin, REPARTITION_BY_NUM.
+        """
+        readers = [one.parallelism for one in self._graph.vertices if reads_dataframe(one)]
+        if not readers:
+            # To plan again behind each stage would only take time.
+            return {f"{_ADAPTIVE}.enabled": "false"}
+        # Partitions are merged for as many subtasks as there are, and not for one where their rows are small.
+        count, least = f"{_ADAPTIVE}.coalescePartitions.minPartitionNum", str(max(readers))
+        return {count: least, f"{_ADAPTIVE}.coalescePartitions.minPartitionSize": "1b"}
 
     def _tells(self, vertex: JobVertex) -> bool:
         """Return whether the driver reads the reports of a vertex."""
@@ -365,8 +384,8 @@ def job_group_of(job_id: JobId) -> str:
 
 
 def writes_dataframe(operator: ChainedOperator) -> bool:
-    """Return whether a sink's rows become a DataFrame."""
-    return operator.committer == SINK_COMMITTER
+    """Return whether a sink's rows become a DataFrame. Those of a log do not: its subtasks stage files."""
+    return operator.committer == SINK_COMMITTER and operator.coordinator != LOG_COORDINATOR
 
 
 def _cloned(spark: SparkSession) -> SparkSession:

@@ -89,14 +89,14 @@ class BatchProgress:
         subtask.times_ms.setdefault(_S.RUNNING.name, report.started_ms)
         busy_ms = max(0, report.reported_ms - report.started_ms)
         subtask.metrics = {
+            **report.metrics,
             names.NUM_RECORDS_IN.name: report.records_in,
             names.NUM_RECORDS_OUT.name: report.records_out,
             names.NUM_BYTES_IN.name: report.bytes_in,
             names.NUM_BYTES_OUT.name: report.bytes_out,
             names.ACCUMULATE_BUSY_TIME.name: busy_ms,
-            **report.counters,
         }
-        subtask.counters = tuple(report.counters)
+        subtask.counters = report.counters
         if subtask.state is not report.state:
             subtask.become(report.state, report.reported_ms)
             self.changed_ms = max(self.changed_ms, report.reported_ms)

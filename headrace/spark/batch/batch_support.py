@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.connectors.dataframe.messages import (
+    LOG_COORDINATOR,
     SINK_COMMITTER,
     SINK_COORDINATOR,
     SOURCE_COORDINATOR,
@@ -20,7 +21,10 @@ from headrace.graph.pipeline_options import PYTHON_FILES
 COLLECT_COORDINATOR: Final = "collect"
 _INSTEAD: Final = "run the job in STREAMING mode, which gives the same final results"
 _COORDINATORS: Final = frozenset(
-    {"", SPLIT_COORDINATOR, COLLECT_COORDINATOR, SOURCE_COORDINATOR, SINK_COORDINATOR}
+    {
+        *("", SPLIT_COORDINATOR, COLLECT_COORDINATOR),
+        *(SOURCE_COORDINATOR, SINK_COORDINATOR, LOG_COORDINATOR),
+    }
 )
 _NOT_THERE: Final = {"aligned": "aligns its watermarks with other sources"}
 
@@ -47,7 +51,7 @@ def refuse_dataframes_of_others(graph: JobGraph) -> None:
             if (
                 operator.coordinator in (SOURCE_COORDINATOR, SINK_COORDINATOR)
                 or operator.committer == SINK_COMMITTER
-            ):
+            ) and operator.coordinator != LOG_COORDINATOR:
                 raise ProgramError(
                     f"'{operator.name}' is a DataFrame of the Spark of another process: read and write files here, or "
                     "run the program with execution.target spark"

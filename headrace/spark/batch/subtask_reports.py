@@ -25,8 +25,9 @@ _INTERVAL_MS: Final = 500.0
 
 
 class SubtaskReport(msgspec.Struct, frozen=True, array_like=True):
-    """State and counts of one attempt of a subtask. `counters`: what the user's functions count, in the last one.
+    """State and counts of one attempt of a subtask.
 
+    The last one has the `metrics` of its operators and of the user's functions, `counters` of which are the latter's.
     Times are epoch milliseconds; bytes are those of Arrow batches, as Spark hands them over.
     """
 
@@ -41,7 +42,8 @@ class SubtaskReport(msgspec.Struct, frozen=True, array_like=True):
     records_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    counters: dict[str, float] = {}
+    metrics: dict[str, float] = {}
+    counters: tuple[str, ...] = ()
 
 
 TakeReport = Callable[[SubtaskReport], None]
@@ -107,14 +109,17 @@ class ReportSender:
 
 
 class SubtaskReporter:
-    """Reports on one attempt, in its Spark task. `counts`: records in and out, and counters of the user's functions."""
+    """Reports on one attempt, in its Spark task.
+
+    `counts`: records in and out, metrics, and the names of those that are counters of the user's functions.
+    """
 
     def __init__(
         self,
         sender: ReportSender,
         vertex_id: JobVertexId,
         subtask_index: int,
-        counts: Callable[[], tuple[int, int, dict[str, float]]],
+        counts: Callable[[], tuple[int, int, dict[str, float], tuple[str, ...]]],
     ) -> None:
         context = TaskContext.get()
         assert context is not None, "a stage runs in a task of Spark's"
@@ -170,13 +175,14 @@ class SubtaskReporter:
     def _write(self, report: SubtaskReport) -> None:
         if self._pipe < 0:
             return
-        # Short enough to be written at once or not at all; the last report comes another way, with the counters.
-        line = msgspec.json.encode(msgspec.structs.replace(report, counters={})) + b"\n"
+        # Short enough to be written at once or not at all; the last report comes another way, with the metrics.
+        short = msgspec.structs.replace(report, metrics={}, counters=())
+        line = msgspec.json.encode(short) + b"\n"
         with contextlib.suppress(OSError):
             os.write(self._pipe, line)
 
     def _report(self, state: ExecutionState) -> SubtaskReport:
-        records_in, records_out, counters = self._counts()
+        records_in, records_out, metrics, counters = self._counts()
         return SubtaskReport(
             self._vertex_id,
             self._subtask_index,
@@ -189,5 +195,6 @@ class SubtaskReporter:
             records_out,
             self._bytes_in,
             self._bytes_out,
+            metrics,
             counters,
         )

@@ -23,7 +23,7 @@ from headrace.core.types.type_info import TypeInformation
 from headrace.functions.arrow_source import ArrowSource, read_arrow
 from headrace.functions.dataframe_columns import check_dataframe_schema
 from headrace.spark.dataframes.dataframe_coordinator import DataFrameCoordinator
-from headrace.spark.dataframes.push import with_plain_names
+from headrace.spark.dataframes.push import is_of_connect, with_plain_names
 from headrace.spark.dataframes.streaming_dataframe_coordinator import (
     QueryOptions,
     StreamingDataFrameCoordinator,
@@ -62,7 +62,7 @@ def dataframe_source(
         raise ProgramError(
             "trigger and checkpoint_location are for streaming DataFrames; this one is bounded"
         )
-    if type(df).__module__.startswith("pyspark.sql.connect."):
+    if is_of_connect(df):
         rows = _source_of_connect(df, event_time_column)
         return rows, rows.produced_type, None
     delay_ms: int | None = None
@@ -103,8 +103,9 @@ def _source_of_connect(df: Any, event_time_column: str | None) -> ArrowSource:
     """Return a source of rows that the Connect server computes now: no driver of ours can have them computed later."""
     if df.isStreaming:
         raise ProgramError(
-            "this DataFrame streams on Spark Connect, whose client has no driver to run its query: write it to files "
-            "or to Kafka with writeStream, and read those with a FileSource or KafkaSource"
+            "this DataFrame streams on Spark Connect, whose client has no driver to push its rows: have the server "
+            "write them to a log, df.writeStream.format('headrace').option('checkpointLocation', …).start(folder), and "
+            "read that with BatchLogSource(folder, row_type); or write to Kafka, and read with a KafkaSource"
         )
     return read_arrow(df.toArrow(), event_time_column)
 

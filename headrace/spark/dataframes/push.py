@@ -99,8 +99,15 @@ def plan_push(
 
 
 def map_in_arrow(df: DataFrame, body: ArrowBody, result_schema: str) -> DataFrame:
-    """Return `df.mapInArrow(body, result_schema)`, whether pandas is there or not."""
+    """Return `df.mapInArrow(body, result_schema)`, whether pandas is there or not, unless `df` is of Spark Connect."""
+    if is_of_connect(df):
+        return df.mapInArrow(body, result_schema)
     return DataFrame(_map_in_arrow(df, body, result_schema), df.sparkSession)
+
+
+def is_of_connect(df: DataFrame) -> bool:
+    """Return whether a DataFrame is of Spark Connect: its plan is in the server, and this process has no JVM for it."""
+    return type(df).__module__.startswith("pyspark.sql.connect.")
 
 
 def with_plain_names(df: DataFrame) -> DataFrame:

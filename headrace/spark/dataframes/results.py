@@ -3,7 +3,8 @@
 A bounded result comes through the driver, batch by batch. What is small becomes a DataFrame in memory; a larger one is
 written to Parquet files as it comes, so that the driver never holds more. In BATCH mode Spark's tasks write the files
 themselves, and no row comes through the driver. Nor does one of a streaming result, which is a log of batches that the
-job's subtasks stage and Spark's tasks read.
+job's subtasks stage and Spark's tasks read. The job may run on another cluster than that session, which may be one of
+Spark Connect.
 """
 
 import atexit
@@ -18,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.api.client.job_client import JobClient
+from headrace.api.executors import runs_elsewhere
 from headrace.api.streams.data_stream import DataStream
 from headrace.api.transformations import is_bounded
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL
@@ -37,7 +39,7 @@ from headrace.graph.pipeline_options import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.spark.dataframes.dataframe_coordinator import delete_copy, make_folder_of_copies
 from headrace.spark.dataframes.push import has_plain_names
 from headrace.spark.session import spark_session
-from headrace.spark.session.session import planned_or_running_master
+from headrace.spark.session.session import is_connect_client, planned_or_running_master
 from headrace.task.batch.edge_rows import EdgeRows
 
 _LOG: Final = logging.getLogger(__name__)
@@ -69,7 +71,8 @@ def bounded_dataframe(
 
 def _stays_in_spark(environment: Any, value_type: TypeInformation, settings: Settings) -> bool:
     """Return whether Spark's tasks can write the records where its other tasks find them: in BATCH mode."""
-    if settings.get_option(RUNTIME_MODE) == RuntimeExecutionMode.STREAMING.name:
+    is_streaming = settings.get_option(RUNTIME_MODE) == RuntimeExecutionMode.STREAMING.name
+    if is_streaming or runs_elsewhere(settings):
         return False
     if EdgeRows(BatchType(value_type)).is_pickled or not has_plain_names(
         data_schema(value_type).names
@@ -80,8 +83,14 @@ def _stays_in_spark(environment: Any, value_type: TypeInformation, settings: Set
 
 
 def _have_hosts_a_folder(settings: Settings) -> bool:
-    is_local = str(planned_or_running_master(settings) or "local").startswith("local")
-    return is_local or bool(settings.get_option(CHECKPOINT_DIRECTORY))
+    return _master(settings).startswith("local") or bool(settings.get_option(CHECKPOINT_DIRECTORY))
+
+
+def _master(settings: Settings) -> str:
+    """Return the master of the session that reads results, or what stands for the one behind a Connect server."""
+    if is_connect_client():
+        return "behind Spark Connect"
+    return planned_or_running_master(settings) or "local"
 
 
 def streaming_dataframe(
@@ -99,6 +108,11 @@ def streaming_dataframe(
         )
     if path is not None:
         location = fixed_place(path)
+    elif not _have_hosts_a_folder(settings):
+        raise ProgramError(
+            f"a streaming DataFrame is read from a log of batches, and Spark's master is {_master(settings)}: say with "
+            f"path where hosts share files, or with {CHECKPOINT_DIRECTORY.key}"
+        )
     else:
         location = _private_place(settings)
         atexit.register(delete_copy, location)
@@ -158,10 +172,10 @@ class _Result:
 
     def _begin_files(self) -> None:
         if not _have_hosts_a_folder(self._settings):
-            master = planned_or_running_master(self._settings)
             raise ProgramError(
                 f"the result is larger than {self._memory_bytes:,} bytes (memory_bytes), and Spark's master is "
-                f"{master}: say with {CHECKPOINT_DIRECTORY.key} where hosts share files, or allow more memory"
+                f"{_master(self._settings)}: say with {CHECKPOINT_DIRECTORY.key} where hosts share files, or allow "
+                "more memory"
             )
         self._folder = _private_place(self._settings)
         atexit.register(delete_copy, self._folder)

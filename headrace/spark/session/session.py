@@ -209,12 +209,18 @@ def refuse_and_describe(conf: Mapping[str, str], settings: Settings) -> tuple[st
     return tuple(str(finding) for finding in findings)
 
 
+def is_connect_client() -> bool:
+    """Return whether sessions of this process are those of a Spark Connect server."""
+    return bool(os.environ.get("SPARK_REMOTE")) or "SPARK_CONNECT_MODE_ENABLED" in os.environ
+
+
 def _active_session() -> SparkSession | None:
-    if os.environ.get("SPARK_REMOTE") or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
+    if is_connect_client():
         raise HostError(
-            "Spark Connect cannot host a streaming job: its client has no driver that executors could reach; submit "
-            "the program to a session beside the Connect server (headrace cluster start, then headrace run --target "
-            "session), or run it by spark-submit, or with --master and without SPARK_REMOTE"
+            "Spark Connect cannot host a job: its client has no driver that executors could reach; submit the program "
+            "to a session beside the Connect server (headrace cluster start, then headrace run --target session), or "
+            "have a cluster started for it (--target per-job), or run it by spark-submit, or with --master and without "
+            "SPARK_REMOTE"
         )
     active = SparkSession.getActiveSession()
     if active is not None and _is_alive(active):
@@ -362,10 +368,13 @@ def _log_warnings(warnings: tuple[str, ...]) -> None:
 def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return the program's SparkSession, created with the settings of streaming jobs if there is none yet.
 
-    `settings` add to those of the command line; `spark.*` keys among them are Spark's own.
+    `settings` add to those of the command line; `spark.*` keys among them are Spark's own. On Spark Connect it is the
+    client's session, which reads and writes, and hosts no job.
 
     Example:
         >>> spark = spark_session()  # doctest: +SKIP
         >>> flights = spark.read.csv("flights.csv", header=True)  # doctest: +SKIP
     """
+    if is_connect_client():
+        return SparkSession.builder.getOrCreate()
     return host_session(Settings({**(settings or {}), **default_settings()})).spark

@@ -5,11 +5,12 @@ in one batch at once, so that the state of the keys of a batch, and of one more,
 Source: Flink BatchExecutionKeyedStateBackend, MultiInputSortingDataInput.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -330,18 +331,24 @@ class StageTask:
             rows.report(counts)
         yield from rows.take(is_end=True)
 
-    def counts(self) -> tuple[int, int, dict[str, float]]:
-        """Return how many records came in and went out, and what the user's functions count.
+    def counts(self) -> tuple[int, int, dict[str, float], tuple[str, ...]]:
+        """Return how many records came in and went out, the metrics of the operators, and which are users' counters.
 
         What a source reads did not come in: nobody sent it.
         """
         chain = self._chain
         if chain is None:
-            return 0, 0, {}
-        values = chain.metrics_snapshot()
-        counters = {name: values[name] for name in chain.user_counters() if name in values}
+            return 0, 0, {}, ()
+        # A gauge of the user's may give anything.
+        values: Mapping[str, Any] = chain.metrics_snapshot()
+        metrics = {
+            name: float(value)
+            for name, value in values.items()
+            if isinstance(value, int | float) and math.isfinite(value)
+        }
+        counters = tuple(name for name in chain.user_counters() if name in metrics)
         records_in = 0 if isinstance(chain.head, SourceOperator) else self._records_in
-        return records_in, self._rows.record_count, counters
+        return records_in, self._rows.record_count, metrics, counters
 
     def located(self, error: BaseException) -> BaseException:
         """Return `error` with the place of the function that it comes from."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+import duckdb
 import pandas
 import polars
 import pyarrow as pa
@@ -41,21 +42,13 @@ def test_many_bytes_travel_as_a_blob(env: StreamExecutionEnvironment) -> None:
     assert env.from_arrow(large).select(twice=col("n") * 2).to_arrow().num_rows == 1_000_000
 
 
-class QueryResult:
-    """Has nothing but Arrow's stream interface, as the result of a query in a database."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        # Databases hand over batch by batch.
-        return self._rows.to_reader(max_chunksize=1000).__arrow_c_stream__(requested_schema)
-
-
 @pytest.mark.parametrize(
     "open_rows",
-    [lambda: ROWS.to_reader(max_chunksize=1000), lambda: QueryResult(ROWS)],
-    ids=["reader", "result"],
+    [
+        lambda: ROWS.to_reader(max_chunksize=1000),
+        lambda: duckdb.sql("SELECT range AS n, 'x' AS s FROM range(50000)"),
+    ],
+    ids=["reader", "DuckDB"],
 )
 def test_a_reader_of_batches_and_the_result_of_a_query_come_in_whole(
     env: StreamExecutionEnvironment, open_rows: Callable[[], object]

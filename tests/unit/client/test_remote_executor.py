@@ -1,5 +1,6 @@
 """RemoteExecutor finds the cluster that the settings name, and refuses jobs that cannot run elsewhere."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -9,10 +10,15 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types
 from headrace.api.client.job_client import JobClient
 from headrace.client.cluster_descriptor import ClusterDescriptor
-from headrace.client.remote_executor import RemoteDataFrameError, RemoteExecutor
+from headrace.client.remote_executor import (
+    RemoteDataFrameError,
+    RemoteExecutor,
+    refuse_dataframes,
+)
 from headrace.client.rest_cluster_client import RestClusterClient
+from headrace.connectors.dataframe.sink import DataFrameSink
 from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.core.ids import JobId
 from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
@@ -23,6 +29,7 @@ from headrace.rest.connections import (
     address_of,
     write_connection,
 )
+from headrace.spark.batch.batch_support import refuse_dataframes_of_others
 from tests.unit.rest.fake_cluster import fake_cluster
 
 
@@ -103,6 +110,17 @@ def test_a_dataframe_is_refused_with_what_to_do() -> None:
     graph = msgspec.structs.replace(graph, vertices=(vertex, *graph.vertices[1:]))
     with pytest.raises(RemoteDataFrameError, match="write it to files"):
         RemoteExecutor(Settings({})).submit(graph)
+
+
+def test_a_log_of_batches_is_taken_by_any_cluster_and_a_table_by_none(tmp_path: Path) -> None:
+    for form, is_taken in (("headrace", True), ("parquet", False)):
+        env = StreamExecutionEnvironment.get_execution_environment()
+        numbers = env.from_collection([1], type_info=Types.LONG())
+        numbers.sink_to(DataFrameSink(tmp_path / form, form, mode="append"))
+        graph = generate_job_graph(env.get_stream_graph(), JobId(b"j" * 16), Settings({}))
+        for refuse in (refuse_dataframes, refuse_dataframes_of_others):
+            with contextlib.nullcontext() if is_taken else pytest.raises(ProgramError):
+                refuse(graph)
 
 
 @pytest.mark.parametrize(

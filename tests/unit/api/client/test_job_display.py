@@ -1,11 +1,12 @@
 """Jobs in notebooks: a page that is renewed until the job ends, and a way to stop it."""
 
-import sys
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
 import IPython
 import IPython.display
+import ipywidgets
 import pytest
 
 from headrace.api.client import job_display
@@ -72,7 +73,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
     monkeypatch.setattr(IPython.display, "display", made.display)
     monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=object()))
     monkeypatch.setattr(job_display, "INTERVAL_S", 0.01)
-    monkeypatch.setattr(job_display, "find_spec", lambda name: sys.modules.get(name))
+    monkeypatch.setattr(job_display, "find_spec", lambda name: None)
     return made
 
 
@@ -104,17 +105,14 @@ def test_without_widgets_a_page_says_how_to_stop_the_job_as_long_as_it_runs(
 def test_with_widgets_a_button_cancels_the_job_and_ends_with_it(
     notebook: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clicks: list[Any] = []
-    button = SimpleNamespace(on_click=clicks.append, disabled=False)
-    page = SimpleNamespace(value="")
-    widgets = SimpleNamespace(
-        HTML=lambda value: page, Button=lambda **_: button, VBox=lambda children: children
-    )
-    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
+    monkeypatch.setattr(job_display, "find_spec", find_spec)
     client = Client(details(JobStatus.RUNNING), details(JobStatus.CANCELED))
     show(client)
-    assert notebook.pages == [[page, button]]
-    clicks[0](button)
+    (box,) = notebook.pages
+    page, button = box.children
+    assert isinstance(button, ipywidgets.Button) and not button.disabled
+    assert "RUNNING" in page.value
+    button.click()
     assert client.cancel_count == 1
     wait_until(lambda: button.disabled, 60, "the button ends with the job")
     assert "CANCELED" in page.value

@@ -73,7 +73,8 @@ def test_counts_are_those_of_the_newest_report_and_are_summed_over_subtasks(
             records_in=5,
             records_out=4,
             bytes_in=40,
-            counters={"Map.seen": 2.0},
+            metrics={"Map.seen": 2.0, "Map.size": 7.0},
+            counters=("Map.seen",),
         )
     )
     vertex = progress.vertices()[1]

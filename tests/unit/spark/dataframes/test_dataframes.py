@@ -11,5 +11,7 @@ STREAMING_ON_CONNECT: Any = type(
 
 
 def test_a_dataframe_that_streams_on_spark_connect_is_refused_with_another_way() -> None:
-    with pytest.raises(ProgramError, match=r"streams on Spark Connect.*writeStream.*FileSource"):
+    with pytest.raises(
+        ProgramError, match=r"streams on Spark Connect.*format\('headrace'\).*BatchLogSource"
+    ):
         dataframe_source(STREAMING_ON_CONNECT())

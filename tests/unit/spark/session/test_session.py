@@ -24,7 +24,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_spark_connect_is_refused_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://host")
-    with pytest.raises(HostError, match=r"Spark Connect cannot host a streaming job.*spark-submit"):
+    with pytest.raises(HostError, match=r"Spark Connect cannot host a job.*spark-submit"):
         host_session(Settings())
 
 
