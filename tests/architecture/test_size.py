@@ -12,11 +12,11 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (43, 5_100),
     "checkpoint": (22, 2_830),
-    "cli": (64, 5_950),
+    "cli": (64, 5_960),
     "client": (9, 750),
     "cluster": (168, 17_270),
     "common": (20, 110),
-    "connectors": (59, 6_180),
+    "connectors": (59, 6_190),
     "core": (59, 6_060),
     "datastream": (39, 400),
     "functions": (28, 3_050),
@@ -29,16 +29,16 @@ CEILINGS: Final = {
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (58, 7_300),
+    "spark": (59, 7_410),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_260),
+    "task": (32, 4_270),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (960, 98_740)
+WHEEL_CEILING: Final = (961, 98_880)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

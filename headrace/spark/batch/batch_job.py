@@ -108,7 +108,7 @@ class BatchJob:
 
     `resources`: what Spark keeps for each subtask. `files`: those that travel with it. `worker_name`: of the Python
     workers that import them and no others; empty: any. `cluster_settings`: those that the job's own come on top of, for
-    what the driver does. `turn`: asked before output is committed. The caller's thread is in the `job_group_of` the job.
+    what the driver does. `turn`: asked before output is committed. The caller's thread is in the job's `job_group_of`.
     """
 
     def __init__(

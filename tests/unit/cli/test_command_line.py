@@ -158,7 +158,9 @@ def test_all_options_are_listed_those_of_the_host_too() -> None:
 
 
 def test_options_as_json_are_one_document() -> None:
-    result = CliRunner().invoke(cli, ["options", "--json", "restart-strategy.exponential-delay.max"])
+    result = CliRunner().invoke(
+        cli, ["options", "--json", "restart-strategy.exponential-delay.max"]
+    )
     assert json.loads(result.output) == [
         {
             "key": "restart-strategy.exponential-delay.max-backoff",
