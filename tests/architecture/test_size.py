@@ -14,10 +14,10 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_810),
     "cli": (64, 5_950),
     "client": (9, 750),
-    "cluster": (167, 16_910),
+    "cluster": (167, 16_940),
     "common": (20, 110),
     "connectors": (59, 6_140),
-    "core": (58, 5_960),
+    "core": (59, 6_060),
     "datastream": (39, 400),
     "functions": (28, 3_040),
     "gateways": (14, 1_110),
@@ -25,12 +25,12 @@ CEILINGS: Final = {
     "headrace": (3, 70),
     "metrics": (25, 2_260),
     "network": (82, 9_390),
-    "operators": (49, 5_950),
+    "operators": (49, 6_020),
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (56, 7_140),
-    "state": (28, 3_590),
+    "spark": (57, 7_170),
+    "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
     "task": (32, 4_260),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (956, 97_970)
+WHEEL_CEILING: Final = (958, 98_200)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
