@@ -76,7 +76,7 @@ ROOMS: Final[dict[str, Layers]] = {
         ("source", "sink"),
     ),
     "spark": (
-        ("options",),
+        ("options", "job_descriptions"),
         ("master",),
         ("session",),
         ("workers",),

@@ -17,7 +17,7 @@ from headrace.core.process.memory_parts import MANAGED_MEMORY, own_memory_parts
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_BYTES: Final = 1 << 20
 """Growth of a state after which the sum of all is looked at: a process may have hundreds of them."""
-_MEASURED_BYTES: Final = 1 << 20
+_MEASURED_BYTES: Final = 4 << 20
 """Size of the buffers of rows, after those that were measured last, with which rows are measured again."""
 _ROW_BUFFER_PART: Final = 8
 _ROW_BUFFER_MIN_BYTES: Final = 16 << 20

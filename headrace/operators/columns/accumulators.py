@@ -231,11 +231,7 @@ class QuantileAccumulator:
     def __init__(self, quantile: float) -> None:
         self._quantile = quantile
         self._chunks: dict[int, list[tuple[SlotIndexes, Values]]] = {}
-        self._size_bytes = 0
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
+        self.size_bytes = 0
 
     def grow(self, capacity: int) -> None:
         pass
@@ -243,7 +239,7 @@ class QuantileAccumulator:
     def reset(self, slots: SlotIndexes, starts: Sequence[int]) -> None:
         for start in starts:
             for slots_of_rows, values in self._chunks.pop(start, ()):
-                self._size_bytes -= slots_of_rows.nbytes + values.nbytes
+                self.size_bytes -= slots_of_rows.nbytes + values.nbytes
 
     def update(
         self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
@@ -256,7 +252,7 @@ class QuantileAccumulator:
             chunks = self._chunks.setdefault(int(starts[rows[0]]), [])
             chunk = slots[rows], values[rows]
             chunks.append(chunk)
-            self._size_bytes += chunk[0].nbytes + chunk[1].nbytes
+            self.size_bytes += chunk[0].nbytes + chunk[1].nbytes
 
     def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
         chunks = [chunk for start in starts for chunk in self._chunks.get(start, ())]

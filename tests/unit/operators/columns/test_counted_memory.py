@@ -6,16 +6,20 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from headrace.core.elements import MAX_WATERMARK
+from headrace.core.operator_spec import OperatorSpec
 from headrace.core.process.state_memory import columnar_state_bytes
 from headrace.core.types.rows import Row
-from headrace.core.types.type_info import Types
-from headrace.functions.specs.columnar_specs import MapPartitionSpec
+from headrace.core.types.type_info import RowTypeInfo, Types
+from headrace.functions.specs.columnar_specs import ROWS as STOOD_FOR
+from headrace.functions.specs.columnar_specs import (
+    SLICE,
+    EventTimeWindows,
+    ExtremeRows,
+    ExtremeRowsSpec,
+    MapPartitionSpec,
+)
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from tests.unit.operators.columns import row_join_harness, session_halves, sliced_halves
-from tests.unit.operators.columns.test_extreme_window_rows import extreme
-from tests.unit.operators.columns.test_extreme_window_rows import second_steps as extreme_steps
-from tests.unit.operators.columns.test_full_partition import harness_of
-from tests.unit.operators.columns.test_full_partition import rows as partition_rows
 
 COUNT = 300
 KEYS = [f"key {number}" for number in range(COUNT)]
@@ -24,6 +28,23 @@ JOINED = [
     row_join_harness.left(*((key, 1) for key in KEYS), times=[5] * COUNT),
     row_join_harness.right(*((f"not {key}", 1) for key in KEYS), times=[5] * COUNT),
 ]
+ROW = sliced_halves.ROW
+WITH_SLICE = Types.ROW_NAMED(
+    [*ROW.field_names, SLICE, STOOD_FOR], [*ROW.field_types, Types.LONG(), Types.LONG()]
+)
+EXTREME = ExtremeRows(EventTimeWindows(10, 10, 0), ("key",), "n", True)
+
+
+def keyed(spec: OperatorSpec, input_type: RowTypeInfo = ROW) -> OperatorHarness:
+    return OperatorHarness(
+        spec,
+        input_types=[input_type],
+        output_type=ROW,
+        keys=[lambda row: row["key"]],
+        key_type=Types.STRING(),
+    )
+
+
 Make = Callable[[], OperatorHarness]
 CASES: dict[str, tuple[Make, Sequence[HarnessStep]]] = {
     "slices": (
@@ -33,14 +54,14 @@ CASES: dict[str, tuple[Make, Sequence[HarnessStep]]] = {
     "sessions": (session_halves.sessions, session_halves.second_steps([[(k, 1, 5) for k in KEYS]])),
     "windows": (lambda: sliced_halves.plain("tumbling"), TIMED),
     "whole rows": (
-        lambda: extreme(("key",)),
-        extreme_steps(("key",), [Rows([Row(key=key, n=1, id=1) for key in KEYS], [5] * COUNT)]),
+        lambda: keyed(ExtremeRowsSpec(EXTREME), WITH_SLICE),
+        [Rows([Row(**{"key": key, "n": 1, SLICE: 0, STOOD_FOR: 1}) for key in KEYS])],
     ),
     "join": (row_join_harness.plain_join, JOINED),
     "window join": (row_join_harness.window_join, JOINED),
     "partition": (
-        lambda: harness_of(MapPartitionSpec(lambda values: [len(list(values))]), Types.INT()),
-        [partition_rows(*((key, 1) for key in KEYS))],
+        lambda: keyed(MapPartitionSpec(lambda values: values)),
+        [Rows([Row(key=key, n=1) for key in KEYS])],
     ),
 }
 
