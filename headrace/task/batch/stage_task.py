@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -340,7 +340,7 @@ class StageTask:
         if chain is None:
             return 0, 0, {}, ()
         # A gauge of the user's may give anything.
-        values: Mapping[str, Any] = chain.metrics_snapshot()
+        values = cast(Mapping[str, Any], chain.metrics_snapshot())
         metrics = {
             name: float(value)
             for name, value in values.items()
