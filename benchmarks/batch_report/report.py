@@ -69,8 +69,8 @@ or BATCH where that was not measured.
   program is compared there.
 - Headrace's records become tuples before a function sees them, and Spark's function of `currency` is given a column
   of pandas.
-- No way has checkpoints. Headrace sorts 64 MB at most at a time in BATCH mode and spills what is more, as Spark does with
-  more than fits its memory.
+- No way has checkpoints. Headrace sorts 64 MB at most at a time in BATCH mode and spills what is more, as Spark does
+  with more than fits its memory.
 
 ## How to run it again
 
