@@ -33,12 +33,12 @@ def headrace(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def shared_classes(cache: Path, directory: Path) -> set[str]:
+def shared_classes(cache: Path, directory: Path, *options: str) -> set[str]:
     """Run the program; return which classes came out of an archive."""
     program, log = directory / "tens.py", directory / "loaded"
     program.write_text(PROGRAM)
     log_loads = f"-D spark.driver.extraJavaOptions=-Xlog:class+load:file={log}:none"
-    ran = headrace(cache, "run", "-p", "1", *log_loads.split(), str(program))
+    ran = headrace(cache, "run", "-p", "1", *log_loads.split(), *options, str(program))
     assert (ran.returncode, ran.stdout.split()) == (0, ["10", "20"]), ran.stderr
     assert "archive" not in ran.stderr
     return {
@@ -68,7 +68,9 @@ def test_spark_s_classes_come_from_the_archive_until_it_is_damaged_or_removed(
     archives = list((cache / "headrace").iterdir())
     assert [one.suffix for one in archives] == [".jsa"]
     spark_s_own = {"org.apache.spark.SparkContext", "org.apache.spark.api.python.PythonRDD"}
-    assert spark_s_own <= shared_classes(cache, tmp_path)
+    page_s_own = {"org.apache.spark.ui.WebUIPage", "org.apache.spark.ui.jobs.JobsTab"}
+    with_page = ("-D", "spark.ui.enabled=true", "-D", "spark.ui.port=0")
+    assert spark_s_own | page_s_own <= shared_classes(cache, tmp_path, *with_page)
     archives[0].chmod(0o600)
     archives[0].write_bytes(b"damaged")
     assert not spark_s_own & shared_classes(cache, tmp_path)

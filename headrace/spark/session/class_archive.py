@@ -23,6 +23,8 @@ from headrace.core.errors import HostError
 from headrace.spark.session.java_runtime import JavaRuntime
 
 TRAINING: Final = "headrace.spark.session.class_training"
+_TRAINED_WITH: Final = "a job and Spark's page"
+"""Another text for each set of classes that the training has Spark load: older archives lack some."""
 _SUFFIX: Final = ".jsa"
 _PREFIX: Final = "spark-classes-"
 _JAVA_THAT_STORES_JARS_ONCE: Final = 19
@@ -45,7 +47,7 @@ def class_archive(java: JavaRuntime, cache_directory: Path) -> Path:
     spark = Path(pyspark.__file__)
     made_with = (
         f"{java.executable.resolve()} {java.major_version} "
-        f"{pyspark.__version__} {spark} {spark.stat().st_mtime_ns}"
+        f"{pyspark.__version__} {spark} {spark.stat().st_mtime_ns} {_TRAINED_WITH}"
     )
     name = hashlib.sha256(made_with.encode()).hexdigest()[:16]
     return cache_directory / f"{_PREFIX}{name}{_SUFFIX}"

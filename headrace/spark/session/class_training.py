@@ -17,7 +17,12 @@ from headrace.spark.session.session import spark_session
 def main(class_list: str) -> None:
     """Run a job over rows of a DataFrame."""
     spark = spark_session(
-        {"spark.driver.extraJavaOptions": shlex.quote(f"-XX:DumpLoadedClassList={class_list}")}
+        {
+            "spark.driver.extraJavaOptions": shlex.quote(f"-XX:DumpLoadedClassList={class_list}"),
+            # For programs that have Spark's page on; the others do not load its classes.
+            "spark.ui.enabled": "true",
+            "spark.ui.port": "0",
+        }
     )
     rows = spark.createDataFrame([(1, "one"), (2, "two")], "number long, word string")
     environment = StreamExecutionEnvironment.get_execution_environment()
