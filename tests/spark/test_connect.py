@@ -91,7 +91,7 @@ path = job.stop_with_savepoint(False, str(folder / "savepoints")).result()
 
 state = spark.read.format("headrace-state").option("path", path)
 operators = state.option("table", "operators").load().select("uid", F.explode("states.name").alias("state"))
-(name,) = [row.state for row in operators.where("uid = 'counts'").collect()]
+(name,) = [row.state for row in operators.where("uid = 'counts' AND state != ''").collect()]
 counted = spark.read.format("headrace-state").option("path", path).option("operator", "counts")
 counted = counted.option("state", name).load()
 print("STATE", type(counted).__module__, counted.columns, counted.count())
