@@ -7,10 +7,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import StreamExecutionEnvironment, agg
+from headrace.core.config import Settings
 from headrace.datastream.window import GlobalWindows
 from headrace.spark.batch import spark_aggregates
 from headrace.spark.batch.batch_job import BatchJob
+from headrace.spark.batch.stage_resources import StageResources
+from headrace.spark.master import parse_master
 from headrace.spark.session.session import HostSession
+from headrace.spark.workers.worker_sizes import WorkerSizes
 from tests.unit.api.recording import recording
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -45,7 +49,9 @@ def test_each_dataframe_is_planned_once_for_all_aggregations(
             counted.print()
         env.execute_async()
         graph = executor.last
-    job = BatchJob(session.spark, graph, "")
+    kind = parse_master(session.spark.sparkContext.master, 2)
+    sizes = WorkerSizes(Settings(), dict(session.spark.sparkContext.getConf().getAll()), kind)
+    job = BatchJob(session.spark, graph, "", StageResources(sizes))
     list(job.run())
     dataframes = {
         spark_aggregates.dataframe_id_of(vertex)
