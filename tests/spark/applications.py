@@ -157,12 +157,13 @@ class ApplicationDrivers:
         return committed_lines(self.folder / "lines")
 
     def stored_files(self) -> list[str]:
-        """Files of jobs that the storage still has."""
+        """Files of jobs that the storage still has. A leader's list of jobs stays as its record does."""
         return [
             f"{place}/{name}"
             for part in ("jobs", "job-results")
             for place, _, names in os.walk(self.folder / "ha" / "two" / part)
             for name in names
+            if not name.startswith("recovered-")
         ]
 
 
