@@ -149,8 +149,9 @@ class Application:
         store = services.application_store
         self._run_before = newest = store.newest()
         found = services.job_result_store.recover()
-        results = {**found.clean, **found.dirty}
         stored = _stored_jobs(services)
+        found.leave_out_before({one.graph.job_id: one.epoch for one in stored})
+        results = {**found.clean, **found.dirty}
         goes_on = newest is not None and newest.end is None
         for one in stored:
             job_id = one.graph.job_id

@@ -127,6 +127,7 @@ class StoredJobs:
             lambda: self._graphs.recover(self.epoch, self._leadership.confirm),
         )
         self._stored_epochs.update({one.graph.job_id: one.epoch for one in stored})
+        results.leave_out_before(self._stored_epochs)
         await self._try_on(
             "shut out the leaders before", lambda: self._shut_out_earlier(results, stored)
         )
@@ -145,7 +146,7 @@ class StoredJobs:
         with_graphs = {one.graph.job_id for one in ended}
         told += [
             self._without_graph(entry.result)
-            for job_id, entry in results.clean.items()
+            for job_id, entry in self._ended.items()
             if job_id not in with_graphs
         ]
         return RecoveredJobs(self.epoch, jobs, told, unclean)
@@ -159,7 +160,7 @@ class StoredJobs:
         def write() -> None:
             reach(Failpoint.JOB_CHECKED)
             if was_refused:
-                self._results.forget(graph.job_id)
+                self._results.take_back(graph.job_id, self.epoch)
             self._graphs.put(stored)
 
         await self._run("store a job", write)
@@ -181,13 +182,13 @@ class StoredJobs:
                 self._remove_graph(job_id)
                 # Where another one leads by now, it has seen the end, or is about to.
                 self._leadership.validate()
-                self._results.forget(job_id)
+                self._results.take_back(job_id, self.epoch)
 
         try:
             await self._run("forget a job", forget)
             self._refused.discard(job_id)
         except (CheckpointStorageError, LeadershipLostError) as error:
-            _LOG.error("job %s was refused, and may start under the next leader: %s", job_id, error)
+            _LOG.error("job %s was refused, and the next leader may find it: %s", job_id, error)
 
     async def job_terminal(self, result: JobResult, keeps_latest: bool) -> None:
         """Record that a job has ended, before anything of it is deleted."""

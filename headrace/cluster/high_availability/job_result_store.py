@@ -12,7 +12,7 @@ Source: Flink FileSystemJobResultStore, FLIP-194.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -54,6 +54,16 @@ class JobResults:
     dirty: dict[JobId, JobResultEntry] = field(default_factory=dict[JobId, JobResultEntry])
     clean: dict[JobId, JobResultEntry] = field(default_factory=dict[JobId, JobResultEntry])
     shut_out: dict[JobId, set[int]] = field(default_factory=dict[JobId, set[int]])
+    dirty_epochs: dict[JobId, int] = field(default_factory=dict[JobId, int])
+
+    def leave_out_before(self, stored_epochs: Mapping[JobId, int]) -> None:
+        """Leave out what leaders before the one that stored a job say of its end.
+
+        Such a leader was refusing the job when its client had brought it to a later one.
+        """
+        for job_id, epoch in stored_epochs.items():
+            if self.dirty_epochs.get(job_id, epoch) < epoch:
+                self.dirty.pop(job_id, None)
 
 
 class JobResultStore:
@@ -99,6 +109,12 @@ class JobResultStore:
                     return found
         return None
 
+    def take_back(self, job_id: JobId, epoch: int) -> None:
+        """Delete the entry of the leader of `epoch`, who asks for it, so that it may create another."""
+        uri = self._uri(job_id, epoch)
+        remove_file(uri)
+        remove_file(f"{uri}.claim")
+
     def mark_clean(self, entry: JobResultEntry) -> None:
         """Record that nothing else is left of the job."""
         job_id = entry.result.job_id
@@ -125,8 +141,10 @@ class JobResultStore:
             if entry is None:
                 assert epoch is not None, "a clean entry has a result"
                 found.shut_out.setdefault(job_id, set()).add(epoch)
-            else:
-                (found.clean if epoch is None else found.dirty)[job_id] = entry
+            elif epoch is None:
+                found.clean[job_id] = entry
+            elif epoch > found.dirty_epochs.get(job_id, -1):
+                found.dirty[job_id], found.dirty_epochs[job_id] = entry, epoch
         for job_id in found.clean.keys() & found.dirty.keys():
             # The last step of its clean-up was left.
             del found.dirty[job_id]

@@ -1,6 +1,8 @@
 """Stored jobs of leaders that follow on each other, where one is frozen as it forgets a job that it has refused."""
 
 import asyncio
+import errno
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +17,14 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import run_in_thread
+from headrace.gateways.dispatcher import JobResult
 from headrace.graph.job_graph import JobGraph
 
 GRAPH: Final = JobGraph(JobId(b"j" * 16), "job", (), (), {})
 REFUSED: Final = ProgramError("it cannot run")
+FINISHED: Final = JobResult(GRAPH.job_id, "job", JobStatus.FINISHED, 5, {})
 
 Lead = Callable[[], StoredJobs]
 
@@ -110,3 +115,66 @@ def test_a_job_whose_refusing_leader_dies_is_refused_by_the_next_one(
     assert ended.result.failure is not None
     assert "it cannot run" in ended.result.failure.text
     assert files_of(tmp_path) == []
+
+
+def test_a_refusal_that_comes_late_does_not_end_the_job_of_a_later_leader(
+    lead: Lead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: Any = lead()
+    second = lead()
+    assert jobs_of(second) == []
+    # The client, which has had no answer, brings the job to the next leader.
+    asyncio.run(second.put(GRAPH, 1))
+    create = frozen._results.create_dirty
+
+    def create_late(*given: object) -> bool:
+        created = create(*given)
+        frozen._leadership._clock.advance_ms(600_000)
+        return created
+
+    monkeypatch.setattr(frozen._results, "create_dirty", create_late)
+    asyncio.run(frozen.remove(GRAPH, REFUSED))
+    assert jobs_of(lead()) == [GRAPH]
+
+
+def test_a_refusal_that_comes_late_does_not_delete_the_result_of_a_later_leader(lead: Lead) -> None:
+    frozen, second = lead(), lead()
+    assert jobs_of(second) == []
+    asyncio.run(second.put(GRAPH, 1))
+    asyncio.run(second.job_terminal(FINISHED, keeps_latest=False))
+    asyncio.run(frozen.remove(GRAPH, REFUSED))
+    recovered = asyncio.run(lead().recover())
+    assert recovered.jobs == []
+    assert [one.result for one in recovered.ended] == [FINISHED]
+
+
+def test_a_refused_job_ends_when_it_is_submitted_again_where_files_have_no_links(
+    lead: Lead, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    leader = lead()
+    monkeypatch.setattr(os, "link", no_links)
+    asyncio.run(leader.put(GRAPH, 1))
+    asyncio.run(leader.remove(GRAPH, REFUSED))
+    assert files_of(tmp_path) == []
+    asyncio.run(leader.put(GRAPH, 2))
+    asyncio.run(leader.job_terminal(FINISHED, keeps_latest=False))
+    assert [one.result for one in asyncio.run(lead().recover()).ended] == [FINISHED]
+
+
+def test_the_next_leader_tells_of_a_refused_job_whose_graph_alone_is_gone(
+    lead: Lead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = lead()
+    asyncio.run(leader.put(GRAPH, 1))
+
+    def fail(*_: object) -> None:
+        raise CheckpointStorageError("delete", "there", "no answer")
+
+    monkeypatch.setattr(leader._results, "take_back", fail)
+    asyncio.run(leader.remove(GRAPH, REFUSED))
+    (ended,) = asyncio.run(lead().recover()).ended
+    assert ended.result.failure is not None
+    assert "it cannot run" in ended.result.failure.text
