@@ -139,6 +139,7 @@ def test_programs_of_the_past_are_shown_with_their_workers_and_the_rows_of_their
     )
     path = path_of(history, batch)
     stages = history.get(f"{path}/stages")
-    assert {one["description"] for one in stages} == {described}
+    run = [one for one in stages if one["status"] != "SKIPPED"]
+    assert {one["description"] for one in run} == {described}
     plans = [one["planDescription"] for one in history.get(f"{path}/sql?length=100")]
     assert any("Source: wells" in one and "Sink: Collect" in one for one in plans), plans

@@ -123,7 +123,8 @@ class StagedPart(msgspec.Struct, frozen=True):
 class CommitPayload(msgspec.Struct, frozen=True):
     """Configuration of the committer: a target as in DataFrameSink, or a function of the driver.
 
-    `is_at_least_once`: the program has declared that it tolerates rows that are written twice.
+    `is_at_least_once`: the program has declared that it tolerates rows that are written twice. `staging_directory`:
+    folder of the rows that wait for a log of batches, which is the sink's own.
     """
 
     path: str = ""
@@ -132,3 +133,4 @@ class CommitPayload(msgspec.Struct, frozen=True):
     options: dict[str, str] = {}
     is_at_least_once: bool = False
     function: FunctionPayload | None = None
+    staging_directory: str = ""

@@ -274,6 +274,7 @@ class DataFrameSink(Sink):
             self.mode,
             {key: str(value) for key, value in self.options.items()},
             self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE,
+            staging_directory=self.staging_directory if self.format == BATCH_LOG_FORMAT else "",
         )
         return SINK_COMMITTER, msgspec.msgpack.encode(payload)
 

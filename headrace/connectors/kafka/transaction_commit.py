@@ -213,12 +213,14 @@ class KafkaCommitter:
 
     def delete_leftovers(self, scope: str, owner: str) -> None:
         """Delete files of staged records, and abort the transaction that a failed commit may have left open."""
-        folder = staging_folder(self._settings, owner)
-        if folder:
-            delete_all_staged(folder)
-        if self._is_in_doubt:
-            self.last_committed(scope)  # a new producer aborts it
-            self._is_in_doubt = False
+        try:
+            folder = staging_folder(self._settings, owner)
+            if folder:
+                delete_all_staged(folder)
+        finally:
+            if self._is_in_doubt:
+                self.last_committed(scope)  # a new producer aborts it
+                self._is_in_doubt = False
 
     def close(self) -> None:
         producer, self._producer = self._producer, None

@@ -203,6 +203,9 @@ class PartitionRows:
         self._held.append(block)
         self._memory.add_rows(block)
         if self._memory.size_bytes >= self._buffer_bytes:
+            # The account estimates small batches by the rows measured last, which may be of another size.
+            self._memory.resize(sum(one.nbytes for one in self._held))
+        if self._memory.size_bytes >= self._buffer_bytes:
             self._stored.append(mapped(pa.concat_batches(self._held), self._directory))
             self._held = []
             self._memory.resize(0)

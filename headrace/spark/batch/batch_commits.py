@@ -111,8 +111,10 @@ class BatchCommits:
         for operator, committer in self._sinks:
             # The job has its result, which must not be lost to this.
             try:
-                self._delete_leftovers(operator, committer)
-                committer.close()
+                try:
+                    self._delete_leftovers(operator, committer)
+                finally:
+                    committer.close()
             except Exception as failure:
                 _LOG.warning(
                     "what sink '%s' had prepared and not committed could not be deleted, and stays: %s: %s",
@@ -186,8 +188,8 @@ def await_tasks_of(context: SparkContext, group: str) -> None:
     """Wait until no task of a job group runs, but not for ever: workers of one that was cancelled are killed first."""
     clock, pause = SystemClock(), threading.Event()
     deadline_ms = clock.monotonic_ms() + _TASKS_END_MS
-    # Where the application has ended meanwhile, so have its tasks.
-    with contextlib.suppress(Py4JError, OSError):
+    # Where the application has ended meanwhile, so have its tasks. A SparkContext that was stopped has no attributes.
+    with contextlib.suppress(Py4JError, OSError, AttributeError):
         while _has_active_tasks(context, group):
             if clock.monotonic_ms() >= deadline_ms:
                 _LOG.warning(

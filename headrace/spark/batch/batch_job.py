@@ -162,6 +162,13 @@ class BatchJob:
             reports = [self._report(row[0]) for row in rows]
             for output in self._outputs:
                 self._write(output, self._output_frame(output, frames))
+        except BaseException:
+            # Adaptive execution ends exchanges alone: what fills a stage with several readers would go on.
+            with contextlib.suppress(
+                Py4JError, OSError, AttributeError
+            ):  # the application may have ended
+                self._spark.sparkContext.cancelJobGroup(job_group_of(self._graph.job_id))
+            raise
         finally:
             for kept in self._kept:
                 kept.unpersist()

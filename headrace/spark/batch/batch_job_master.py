@@ -181,6 +181,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     def on_fatal_error(self, error: BaseException) -> None:
         """End, and the job with this error: not with that of the stages, which are cancelled as it ends."""
         if self._status is JobStatus.RUNNING:
+            self._turn.forestall_commits()
             self._failed(error_info_of(error, f"the JobMaster of job '{self._graph.name}'"), None)
             self._become(JobStatus.FAILING)
         super().on_fatal_error(error)

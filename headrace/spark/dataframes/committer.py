@@ -23,7 +23,12 @@ from headrace.connectors.dataframe.sink import batch_count_max
 from headrace.connectors.dataframe.staging import DATAFRAMES_FOLDER, is_left_by_older_attempt
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.sink.note_file import KeySource, NoteFile, digest_of_scope
-from headrace.connectors.files.sink.staging import delete_file, exists, remove_if_spent
+from headrace.connectors.files.sink.staging import (
+    delete_file,
+    delete_files,
+    exists,
+    remove_if_spent,
+)
 from headrace.core.errors import ErrorDomain, ProgramError, UserCodeError
 from headrace.functions.sink import Committer, CommitterContext, scope_of
 from headrace.spark.dataframes.sink_coordinator import (
@@ -105,6 +110,13 @@ class DataFrameCommitter:
             return DirectoryCommit(payload.path, payload.mode, self._key).last_committed(scope)
         note = self._notes(scope).read()
         return None if note is None else note.last_id
+
+    def delete_leftovers(self, scope: str, owner: str) -> None:
+        """Delete what subtasks staged for a log of batches."""
+        if self._payload.staging_directory:
+            file_system, folder = file_system_of(self._payload.staging_directory)
+            delete_files(file_system, folder, (".parquet",), frozenset())
+            remove_if_spent(file_system, folder)
 
     def _delete_staged(self, parts: Sequence[StagedPart]) -> None:
         for part in parts:

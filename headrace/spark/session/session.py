@@ -376,5 +376,9 @@ def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
         >>> flights = spark.read.csv("flights.csv", header=True)  # doctest: +SKIP
     """
     if is_connect_client():
-        return SparkSession.builder.getOrCreate()
+        builder = SparkSession.builder
+        for key, value in (settings or {}).items():
+            if key.startswith("spark."):
+                builder = builder.config(key, value)
+        return builder.getOrCreate()
     return host_session(Settings({**(settings or {}), **default_settings()})).spark

@@ -54,6 +54,8 @@ class WorkerSizes:
     @property
     def grows_on_demand(self) -> bool:
         """Return whether Spark starts executors of any size for tasks that wait."""
+        if self.kind.is_single_process:
+            return False
         return self.conf.get(_DYNAMIC, "false").lower() == "true"
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:

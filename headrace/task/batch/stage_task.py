@@ -6,6 +6,7 @@ Source: Flink BatchExecutionKeyedStateBackend, MultiInputSortingDataInput.
 """
 
 import math
+import numbers
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -344,7 +345,7 @@ class StageTask:
         metrics = {
             name: float(value)
             for name, value in values.items()
-            if isinstance(value, int | float) and math.isfinite(value)
+            if isinstance(value, numbers.Real) and math.isfinite(value)
         }
         counters = tuple(name for name in chain.user_counters() if name in metrics)
         records_in = 0 if isinstance(chain.head, SourceOperator) else self._records_in
