@@ -65,6 +65,11 @@ def files_of(folder: Path) -> list[str]:
     return [str(path) for path in found if GRAPH.job_id.hex() in str(path)]
 
 
+def fail(*_: object) -> None:
+    """Do as a storage that does not answer does."""
+    raise CheckpointStorageError("delete", "there", "no answer")
+
+
 def test_a_refused_job_leaves_nothing(lead: Lead, tmp_path: Path) -> None:
     leader = lead()
     for _ in range(2):
@@ -88,9 +93,6 @@ def test_a_job_that_was_not_forgotten_whole_runs_when_it_is_submitted_again(
     leader = lead()
     asyncio.run(leader.put(GRAPH, 1))
 
-    def fail(*_: object) -> None:
-        raise CheckpointStorageError("delete", "there", "no answer")
-
     with monkeypatch.context() as patched:
         patched.setattr(leader._graphs, "remove", fail)
         asyncio.run(leader.remove(GRAPH, REFUSED))
@@ -103,9 +105,6 @@ def test_a_job_whose_refusing_leader_dies_is_refused_by_the_next_one(
 ) -> None:
     leader = lead()
     asyncio.run(leader.put(GRAPH, 1))
-
-    def fail(*_: object) -> None:
-        raise CheckpointStorageError("delete", "there", "no answer")
 
     monkeypatch.setattr(leader._graphs, "remove", fail)
     asyncio.run(leader.remove(GRAPH, REFUSED))
@@ -169,9 +168,6 @@ def test_the_next_leader_tells_of_a_refused_job_whose_graph_alone_is_gone(
 ) -> None:
     leader = lead()
     asyncio.run(leader.put(GRAPH, 1))
-
-    def fail(*_: object) -> None:
-        raise CheckpointStorageError("delete", "there", "no answer")
 
     monkeypatch.setattr(leader._results, "take_back", fail)
     asyncio.run(leader.remove(GRAPH, REFUSED))

@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DeletionLeft:
-    """What is `left` of an ended job because of the storage. `again` tries once more, and returns what is left then."""
+    """Says what an ended job has `left` because of the storage. `again` tries once more, and returns the rest."""
 
     left: CheckpointsLeft
     again: Callable[[], Awaitable[CheckpointsLeft]]
