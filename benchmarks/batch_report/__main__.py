@@ -2,7 +2,8 @@
 
 Each turn is a process of its own, the ways one after another; a way's answer over the smaller set has to be that of all
 others. Kept are records per second of all turns, by query and way, in `results/batch_report.jsonl`. PyFlink runs where
-an interpreter that has it is given, the queries with a Python function of one record, over fewer events.
+an interpreter that has it is given: its DataStream API for queries with a Python function of one record, over fewer
+events, and its SQL for the others.
 
     python -m benchmarks.batch_report --root DIRECTORY [--events 10000000] [--turns 3] [--queries currency ...]
         [--pyflink-python PATH]
@@ -33,8 +34,11 @@ WAYS: Final = {
     "spark": ("spark_way", {}),
     "pyflink_thread": ("pyflink_way", {PYFLINK_MODE_VARIABLE: "thread"}),
     "pyflink_process": ("pyflink_way", {PYFLINK_MODE_VARIABLE: "process"}),
+    "pyflink_sql": ("flink_sql_way", {}),
 }
 PYFLINK: Final = "pyflink"
+PYFLINK_SQL: Final = frozenset({"pyflink_sql"})
+PYFLINK_STREAMS: Final = frozenset({"pyflink_thread", "pyflink_process"})
 CHECKOUT: Final = Path(__file__).parents[2]
 
 
@@ -66,8 +70,12 @@ def folder(root: Path, query: str, count: int) -> Path:
 
 def ways_of(query: str, asked: Sequence[str], *, has_pyflink: bool) -> list[str]:
     """Return the ways of those that were asked for which have a program of a query and can run here."""
-    runs_pyflink = has_pyflink and QUERIES[query].pyflink_max > 0
-    return [way for way in asked if runs_pyflink or not way.startswith(PYFLINK)]
+    no_program = PYFLINK_SQL if QUERIES[query].is_per_record else PYFLINK_STREAMS
+    return [
+        way
+        for way in asked
+        if way not in no_program and (has_pyflink or not way.startswith(PYFLINK))
+    ]
 
 
 def refuse_different(query: str, answers: Mapping[str, Sequence[int]]) -> None:

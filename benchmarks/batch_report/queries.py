@@ -20,7 +20,7 @@ Columns = Mapping[str, tuple[str, ...]]
 class Query:
     """`does`: in words. `reads`: columns by kind. `is_per_record`: a Python function sees each record.
 
-    `pyflink_max`: events that PyFlink is given at most, so that a turn of it takes less than a minute; 0: no program.
+    `pyflink_max`: events that PyFlink is given at most, so that a turn of it takes less than a minute; 0: all.
     """
 
     does: str

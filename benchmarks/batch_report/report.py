@@ -24,6 +24,7 @@ NAMES: Final = {
     "spark": "Spark SQL",
     "pyflink_thread": "PyFlink BATCH, threads",
     "pyflink_process": "PyFlink BATCH, processes",
+    "pyflink_sql": "PyFlink SQL BATCH",
 }
 PICTURE: Final = "batch_queries"
 Line = Mapping[str, Any]
@@ -64,9 +65,10 @@ or BATCH where that was not measured.
 
 - The time of Headrace and of Spark is that of the whole job in a warm application, with planning and deployment; that
   of PyFlink begins with its first running task, and its input lies in memory as Arrow. Both favour PyFlink.
-- PyFlink is given fewer events, as it would take very long otherwise: its fixed costs weigh more in its rate.
-- Where no Python function sees a record, Spark SQL runs in the JVM as compiled code, and Headrace in Arrow: no PyFlink
-  program is compared there.
+- With Python functions PyFlink is given fewer events, as it would take very long otherwise: its fixed costs weigh more
+  in its rate.
+- Where no Python function sees a record, Flink's and Spark's SQL run in the JVM as compiled code, and Headrace in Arrow.
+  In `pricing` amounts are computed by Python functions of columns in Headrace and Spark, and by SQL in Flink.
 - Headrace's records become tuples before a function sees them, and Spark's function of `currency` is given a column
   of pandas.
 - No way has checkpoints. Headrace sorts 64 MB at most at a time in BATCH mode and spills what is more, as Spark does

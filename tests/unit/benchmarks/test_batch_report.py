@@ -37,9 +37,10 @@ def shape(batch: float, records: int = 1_000_000) -> dict[str, Any]:
 
 def test_pyflink_runs_where_there_is_an_interpreter_and_a_program() -> None:
     ours = ["batch", "streaming", "spark"]
-    assert ways_of("currency", list(WAYS), has_pyflink=True) == list(WAYS)
+    streams, sql = ["pyflink_thread", "pyflink_process"], ["pyflink_sql"]
+    assert ways_of("currency", list(WAYS), has_pyflink=True) == [*ours, *streams]
     assert ways_of("currency", list(WAYS), has_pyflink=False) == ours
-    assert ways_of("pricing", list(WAYS), has_pyflink=True) == ours
+    assert ways_of("pricing", list(WAYS), has_pyflink=True) == [*ours, *sql]
 
 
 def test_other_rows_are_an_error_and_another_order_is_not() -> None:
