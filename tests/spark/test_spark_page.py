@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import urllib.request
 from pathlib import Path
 from typing import Any, Final
@@ -105,6 +106,30 @@ def test_the_page_shows_workers_to_whoever_has_the_key_of_its_filter_and_ends_no
         assert status >= 400
     seen = len(program.out)
     wait_until(lambda: len(program.out) > seen + 20, 60, "the job goes on")
+    program.interrupt()
+    assert program.wait(60) == 130, program.report()
+    program.assert_nothing_is_left()
+
+
+def test_the_page_is_behind_the_dashboard_where_nothing_is_said_of_it(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, PROGRAM, "--master", "local[2]")
+    started.append(program)
+    program.wait_for_line("NUMBER 3")
+    [page] = [line.split()[1] for line in program.out if line.startswith("PAGE ")]
+    assert urlsplit(page).hostname in ("127.0.0.1", "localhost"), page
+    assert answer(f"{page}/jobs/", "")[0] == 403
+    connection = program.connection()
+    assert answer(f"{connection.address}/spark/", "")[0] == 401
+    # Spark leads from its first page to that of its jobs.
+    status, jobs = answer(f"{connection.address}/spark/", connection.token)
+    assert status == 200 and "TaskManager " in jobs and '"/spark/static/' in jobs
+    [script, *_] = re.findall(r'src="(/spark/static/[^"]+\.js)"', jobs)
+    assert answer(connection.address + script, connection.token)[0] == 200
+    status, environment = answer(f"{connection.address}/spark/environment/", connection.token)
+    assert status == 200 and "JWSFilter.param.secretKey" in environment
+    assert "REDACTED" in environment.upper()
     program.interrupt()
     assert program.wait(60) == 130, program.report()
     program.assert_nothing_is_left()
