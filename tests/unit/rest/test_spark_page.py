@@ -31,9 +31,7 @@ class Upstream(BaseHTTPRequestHandler):
         )
         text = self.headers["Authorization"].removeprefix("Bearer ").rpartition(".")[0]
         assert json.loads(header)["alg"] == "HS256" and json.loads(payload)
-        is_signed = hmac.compare_digest(
-            signature, hmac.digest(KEY, text.encode(), hashlib.sha256)
-        )
+        is_signed = hmac.compare_digest(signature, hmac.digest(KEY, text.encode(), hashlib.sha256))
         self.send_response(403 if not is_signed else 302 if self.path == "/" else 200)
         if self.path == "/":
             self.send_header("Location", f"http://{self.headers['Host']}/jobs/?a=b")
@@ -63,9 +61,7 @@ def page(seen: list[str]) -> Iterator[str]:
 
 
 @pytest.fixture
-def cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
-) -> Iterator[ServedCluster]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str) -> Iterator[ServedCluster]:
     key = base64.urlsafe_b64encode(KEY).rstrip(b"=").decode()
     with served_cluster(tmp_path, monkeypatch, spark_page=SparkPage(page, key)) as served:
         yield served

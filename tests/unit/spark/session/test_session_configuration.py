@@ -242,7 +242,9 @@ def test_spark_s_page_is_off_where_it_would_listen_beyond_loopback(
     assert missing_page_key(conf) == {}
 
 
-@pytest.mark.parametrize("given", [{"spark.ui.enabled": "true"}, {"spark.ui.filters": "own.Filter"}])
+@pytest.mark.parametrize(
+    "given", [{"spark.ui.enabled": "true"}, {"spark.ui.filters": "own.Filter"}]
+)
 def test_what_the_user_says_of_spark_s_page_holds(given: dict[str, str]) -> None:
     conf = plan(given).conf
     assert {key: conf.get(key) for key in PROTECTED_PAGE} == {
