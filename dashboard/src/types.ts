@@ -50,7 +50,13 @@ export interface DashboardConfiguration {
   "timezone-offset": number;
   "flink-version": string;
   "flink-revision": string;
-  features: { "web-submit": boolean; "web-cancel": boolean; "web-rescale": boolean; "web-history": boolean };
+  features: {
+    "web-submit": boolean;
+    "web-cancel": boolean;
+    "web-rescale": boolean;
+    "web-history": boolean;
+    "web-spark": boolean;
+  };
 }
 
 export interface ClusterOverview {

@@ -40,6 +40,7 @@ from headrace.rest.client_protocol import MESSAGE, takes_messages
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.flame_graph_sampler import FlameGraphSampler
 from headrace.rest.handler_errors import HandlerError, internal_error
+from headrace.rest.handlers.spark_page import SPARK_PAGE, spark_page
 from headrace.rest.kept_answers import KeptAnswers
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.models.jars import JarUploadForm
@@ -88,11 +89,17 @@ def create_app(
         "answers": KeptAnswers(clock),
         "state_reads": StateReads(),
     }
-    return guarded_app(routes, guard, settings, state)
+    has_spark_page = cluster.spark_page is not None
+    return guarded_app(routes, guard, settings, state, has_spark_page=has_spark_page)
 
 
 def guarded_app(
-    routes: tuple[RestRoute, ...], guard: RestGuard, settings: Settings, state: Mapping[str, Any]
+    routes: tuple[RestRoute, ...],
+    guard: RestGuard,
+    settings: Settings,
+    state: Mapping[str, Any],
+    *,
+    has_spark_page: bool = False,
 ) -> AsgiApplication:
     """Return the application of some routes and the dashboard, behind its guard. `state`: what handlers find."""
     app = _routed(routes)
@@ -106,6 +113,14 @@ def guarded_app(
     for path in files.paths:
         app.add_api_route(path, files.answer, methods=["GET"], include_in_schema=False)
     app.add_api_route(ROUTES_PAGE, _routes_page, methods=["GET"], include_in_schema=False)
+    if has_spark_page:
+        app.router.add_api_route(
+            SPARK_PAGE + "/{path:path}",
+            spark_page,
+            methods=["GET"],
+            include_in_schema=False,
+            route_class_override=_AnsweringRoute,
+        )
     return GuardedApplication(app, guard, files.has, OWN_PAGE if replacement else "")
 
 

@@ -325,7 +325,11 @@ class GuardedApplication:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *self._guard.response_headers()]
+                given = [*message.get("headers", [])]
+                # Spark's pages have a stricter policy of their own, by which alone their scripts run.
+                names = {name.lower() for name, _ in given}
+                added = self._guard.response_headers()
+                message["headers"] = given + [each for each in added if each[0] not in names]
             await send(message)
 
         if self._guard.is_preflight(head):

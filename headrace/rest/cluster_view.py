@@ -49,13 +49,24 @@ _JOBS, _DATA_SETS = "jobs", "data sets"
 
 
 @dataclass(frozen=True)
+class SparkPage:
+    """Web page of the Spark that hosts a cluster, at `address`, as in http://127.0.0.1:4040.
+
+    `key`, base64url-encoded, signs the tokens that its filter JWSFilter asks for.
+    """
+
+    address: str
+    key: str
+
+
+@dataclass(frozen=True)
 class ControlPlane:
     """Parts of a cluster that REST asks, and the loop on which it asks them.
 
     `metrics_history` tells metrics of a job over time, where somebody keeps them. `blob_server` keeps big payloads of
-    jobs that clients bring. `log_folder` is where the log files of this process lie, if it writes any. `fail`, on any
-    thread, ends the cluster with the name of what has failed, and its error: nobody could bring jobs to a session
-    without REST.
+    jobs that clients bring. `log_folder` is where the log files of this process lie, if it writes any. `spark_page` is
+    the web page of the Spark that hosts the cluster, where REST may show it. `fail`, on any thread, ends the cluster
+    with the name of what has failed, and its error: nobody could bring jobs to a session without REST.
     """
 
     dispatcher: DispatcherGateway
@@ -64,6 +75,7 @@ class ControlPlane:
     metrics_history: AskMetricsHistory | None = None
     blob_server: BlobServerGateway | None = None
     log_folder: Path | None = None
+    spark_page: SparkPage | None = None
     fail: Callable[[str, BaseException], None] | None = None
 
 
@@ -76,6 +88,7 @@ class ClusterView:
         self.accepts_jobs: Final = accepts_jobs
         self.blob_server: Final = control.blob_server
         self.log_folder: Final = control.log_folder
+        self.spark_page: Final = control.spark_page
         self.dispatcher: Final = control.dispatcher
         self.resource_manager: Final = control.resource_manager
         self._metrics_history: Final = control.metrics_history

@@ -61,7 +61,7 @@ from headrace.core.security.cluster_secret import (
 )
 from headrace.core.security.tls import TlsIdentity, needs_tls
 from headrace.graph.job_graph import JobGraph
-from headrace.rest.cluster_view import ControlPlane
+from headrace.rest.cluster_view import ControlPlane, SparkPage
 from headrace.rest.rest_server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
@@ -69,7 +69,7 @@ from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
 from headrace.spark.job_descriptions import attempt_text, worker_description
 from headrace.spark.master import MasterKind, parse_master
 from headrace.spark.options import EXECUTOR_TIMEOUT, MASTER, STOP_GRACE
-from headrace.spark.session.authentication import TaskSecrets
+from headrace.spark.session.authentication import PAGE_KEY, TaskSecrets
 from headrace.spark.session.jvm import (
     delete_at_jvm_exit,
     is_stopped,
@@ -329,6 +329,7 @@ class SparkHost:
                 handle.loop,
                 blob_server=handle.blob_server,
                 log_folder=handle.log_folder,
+                spark_page=self._spark_page(),
                 fail=handle.fail,
             ),
             name=self._name or Path(sys.argv[0]).stem or self.session.context.appName or "",
@@ -351,6 +352,14 @@ class SparkHost:
                 EXTERNAL_RESOURCES.key,
                 self.master,
             )
+
+    def _spark_page(self) -> SparkPage | None:
+        """Return Spark's page where REST can show it: it is on, by HTTP, and has the filter whose key we know."""
+        context = self.session.context
+        address, key = context.uiWebUrl, context.getConf().get(PAGE_KEY)
+        if not address or not address.startswith("http://") or not key:
+            return None
+        return SparkPage(address, key)
 
     def _cluster_settings(self, settings: Settings) -> Settings:
         """Return the settings of the control plane, which knows the memory that Spark lets a TaskManager have."""

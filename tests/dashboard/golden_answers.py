@@ -56,6 +56,7 @@ def configuration(_: Sequence[str], query: Query) -> Any:
             "web-cancel": True,
             "web-rescale": False,
             "web-history": False,
+            "web-spark": False,
         },
     }
 

@@ -36,7 +36,6 @@ SETTINGS: Final = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "3",
     "restart-strategy.fixed-delay.delay": "1 h",
-    "spark.ui.enabled": "false",
 }
 ORDERS, VISITS, PAYMENTS, REPORT = (
     "orders_by_customer",
@@ -267,6 +266,21 @@ def test_a_picture_shows_a_job_that_really_runs(
     PICTURES[name](watched, shop)
     loaded(watched.page)
     take_picture(watched.page, tmp_path, name)
+    assert watched.problems == []
+
+
+def test_spark_s_own_page_is_a_link_of_the_dashboard_and_its_scripts_run(
+    shop: Shop, watched: WatchedPage
+) -> None:
+    sign_in(watched, shop)
+    page = watched.page
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="Spark", exact=True).click()
+    expect(opened.value.locator("td:visible", has_text="TaskManager ").first).to_be_visible()
+    page.goto(opened.value.url)
+    page.get_by_role("link", name="Executors").click()
+    # Filled by a script, from Spark's own API.
+    expect(page.get_by_role("cell", name="driver", exact=True)).to_be_visible()
     assert watched.problems == []
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import urllib.request
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.core.randomness import secret_token
+from headrace.rest.connections import read_connection
 from testkit.waiting import wait_until
-from tests.spark.programs import Program, headrace_run
+from tests.spark.programs import Program, headrace_run, start_headrace
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -105,6 +107,39 @@ def test_the_page_shows_workers_to_whoever_has_the_key_of_its_filter_and_ends_no
         assert status >= 400
     seen = len(program.out)
     wait_until(lambda: len(program.out) > seen + 20, 60, "the job goes on")
+    program.interrupt()
+    assert program.wait(60) == 130, program.report()
+    program.assert_nothing_is_left()
+
+
+def test_the_page_is_behind_the_dashboard_where_nothing_is_said_of_it(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    home = tmp_path / "home"
+    program = start_headrace(
+        tmp_path,
+        *("run", "--master", "local[2]", "program.py"),
+        environment={"HEADRACE_HOME": str(home)},
+    )
+    started.append(program)
+    program.wait_for_line("NUMBER 3")
+    [page] = [line.split()[1] for line in program.out if line.startswith("PAGE ")]
+    assert urlsplit(page).hostname in ("127.0.0.1", "localhost"), page
+    assert answer(f"{page}/jobs/", "")[0] == 403
+    [file] = (home / "clusters").glob("*.json")
+    connection = read_connection(file)
+    assert answer(f"{connection.address}/spark/", "")[0] == 401
+    # Spark leads from its first page to that of its jobs.
+    status, jobs = answer(f"{connection.address}/spark/", connection.token)
+    assert status == 200 and "TaskManager " in jobs and '"/spark/static/' in jobs
+    [script, *_] = re.findall(r'src="(/spark/static/[^"]+\.js)"', jobs)
+    assert answer(connection.address + script, connection.token)[0] == 200
+    api = f"{connection.address}/spark/api/v1/applications"
+    [application] = json.loads(answer(api, connection.token)[1])
+    status, environment = answer(f"{api}/{application['id']}/environment", connection.token)
+    assert status == 200
+    assert "redacted" in dict(json.loads(environment)["sparkProperties"])[KEY]
     program.interrupt()
     assert program.wait(60) == 130, program.report()
     program.assert_nothing_is_left()

@@ -51,6 +51,11 @@ export function Shell(props: {
               {title}
             </a>
           ))}
+          {props.configuration.features["web-spark"] && (
+            <a href="spark/" target="_blank" rel="noopener" title="Spark's own page, in a new tab">
+              Spark
+            </a>
+          )}
         </nav>
         <div class="header-end">
           <span class="quiet-text" title={props.configuration["flink-revision"]}>

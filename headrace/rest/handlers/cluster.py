@@ -36,6 +36,7 @@ async def configuration(cluster: ClusterParameter) -> models.DashboardConfigurat
         cluster.clock.now_ms(),
         cluster.refresh_interval_ms,
         accepts_jobs=cluster.accepts_jobs,
+        has_spark_page=cluster.spark_page is not None,
     )
 
 
@@ -46,6 +47,7 @@ def dashboard_configuration(
     *,
     is_history: bool = False,
     accepts_jobs: bool = False,
+    has_spark_page: bool = False,
 ) -> models.DashboardConfiguration:
     """Return what a dashboard is told first."""
     here = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
@@ -61,6 +63,7 @@ def dashboard_configuration(
             web_cancel=settings.get_option(WEB_CANCEL_ENABLE) and not is_history,
             web_rescale=False,
             web_history=is_history,
+            web_spark=has_spark_page,
         ),
     )
 

@@ -18,12 +18,13 @@ class Empty(SnakeModel):
 
 
 class Features(KebabModel):
-    """Pages that a dashboard shows."""
+    """Pages that a dashboard shows. Headrace's own field: `web_spark`, that of Spark."""
 
     web_submit: bool
     web_cancel: bool
     web_rescale: bool
     web_history: bool
+    web_spark: bool
 
 
 class DashboardConfiguration(KebabModel):

@@ -11,6 +11,7 @@ passwords. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/
 """
 
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,6 +56,17 @@ SPARK_SECRET_FILE: Final = ConfigOption(
     doc="A file with the `spark.authenticate.secret` of a standalone cluster, readable by its owner alone. Unset: what "
     "`spark-defaults.conf` says; on `local-cluster`, a new one for each session.",
 )
+
+PAGE_FILTERS: Final = "spark.ui.filters"
+PAGE_FILTER: Final = "org.apache.spark.ui.JWSFilter"
+PAGE_KEY: Final = f"spark.{PAGE_FILTER}.param.secretKey"
+PROTECTED_PAGE: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "true",
+    "spark.ui.port": "0",
+    PAGE_FILTERS: PAGE_FILTER,
+    "spark.ui.contentSecurityPolicy.enabled": "true",
+}
+"""Settings of Spark's web page, unless the user gave one of them: whoever reads it comes by the dashboard."""
 
 REDACTION: Final = "spark.redaction.regex"
 SECRETS_OF_TASKS: Final = "spark.headrace.secret"
@@ -127,6 +139,13 @@ def unredacted(conf: Mapping[str, str]) -> str | None:
     except re.error:  # Java's patterns have forms that Python's have not
         return SECRETS_OF_TASKS
     return next((key for key in (SECRETS_OF_TASKS, SECRET) if not found.search(key)), None)
+
+
+def missing_page_key(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the key of the page's filter that a new session must be given besides `conf`, as a setting."""
+    if conf.get(PAGE_FILTERS) != PAGE_FILTER or PAGE_KEY in conf:
+        return {}
+    return {PAGE_KEY: urlsafe_b64encode(secret_token()).decode()}
 
 
 def missing_secret(conf: Mapping[str, str], secret_file: str) -> dict[str, str]:

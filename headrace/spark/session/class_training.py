@@ -19,9 +19,6 @@ def main(class_list: str) -> None:
     spark = spark_session(
         {
             "spark.driver.extraJavaOptions": shlex.quote(f"-XX:DumpLoadedClassList={class_list}"),
-            # For programs that have Spark's page on; the others do not load its classes.
-            "spark.ui.enabled": "true",
-            "spark.ui.port": "0",
         }
     )
     rows = spark.createDataFrame([(1, "one"), (2, "two")], "number long, word string")

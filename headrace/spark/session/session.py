@@ -41,6 +41,7 @@ from headrace.spark.options import MASTER_TIMEOUT
 from headrace.spark.session.authentication import (
     ALLOW_UNAUTHENTICATED,
     SPARK_SECRET_FILE,
+    missing_page_key,
     missing_secret,
 )
 from headrace.spark.session.checklist import refuse_contradictions
@@ -305,7 +306,8 @@ def _start(conf: Mapping[str, str], settings: Settings) -> SparkSession:
     getattr(SparkContext, "_ensure_initialized")(conf=at_launch)  # noqa: B009 - starts the JVM unless it runs
     whole = _spark_conf(conf)
     secret_file = settings.get_option(SPARK_SECRET_FILE)
-    for key, value in missing_secret(dict(whole.getAll()), secret_file).items():
+    known = dict(whole.getAll())
+    for key, value in {**missing_secret(known, secret_file), **missing_page_key(known)}.items():
         whole.set(key, value)
     return SparkSession.builder.config(conf=whole).getOrCreate()
 

@@ -16,7 +16,7 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import EventLoopThread
-from headrace.rest.cluster_view import ControlPlane
+from headrace.rest.cluster_view import ControlPlane, SparkPage
 from headrace.rest.connections import read_connection
 from headrace.rest.rest_server import RestServer
 from tests.unit.rest.sample_cluster import SampleBlobServer, SampleDispatcher, SampleResourceManager
@@ -101,6 +101,7 @@ def served_cluster(
     log_folder: Path | None = None,
     clock: Clock | None = None,
     identity: TlsIdentity | None = None,
+    spark_page: SparkPage | None = None,
 ) -> Iterator[ServedCluster]:
     """Serve the sample cluster at any free port; connection files are below `home`."""
     patch.setenv("HEADRACE_HOME", str(home))
@@ -114,6 +115,7 @@ def served_cluster(
             control.loop,
             blob_server=blob_server,
             log_folder=log_folder,
+            spark_page=spark_page,
         ),
         Settings({"rest.port": "0", **(settings or {})}),
         clock or SystemClock(),

@@ -78,7 +78,7 @@ def test_the_dashboard_is_told_what_it_asks_first(cluster: ServedCluster) -> Non
         "flink-revision",
         "features",
     )
-    fields(found["features"], "web-submit", "web-cancel", "web-rescale", "web-history")
+    fields(found["features"], "web-submit", "web-cancel", "web-rescale", "web-history", "web-spark")
     assert found["refresh-interval"] == 3000
 
 

@@ -43,6 +43,7 @@ def test_a_dashboard_is_told_that_this_is_history(history: ServedHistory) -> Non
         "web-cancel": False,
         "web-rescale": False,
         "web-history": True,
+        "web-spark": False,
     }
     assert found["refresh-interval"] == 3000
 

@@ -1,5 +1,6 @@
 """Configuration of a session that Headrace creates: the user's settings win, the rest is what TaskManagers need."""
 
+import base64
 import importlib.util
 import shlex
 import sys
@@ -8,6 +9,12 @@ from pathlib import Path
 import pytest
 
 from headrace.core.config import Settings
+from headrace.spark.session.authentication import (
+    PAGE_FILTER,
+    PAGE_KEY,
+    PROTECTED_PAGE,
+    missing_page_key,
+)
 from headrace.spark.session.session_configuration import (
     DriverAddresses,
     SessionPlan,
@@ -210,7 +217,41 @@ def test_an_archive_of_classes_that_the_user_chose_is_not_replaced(given: str) -
     assert "/cache/a.jsa" not in conf["spark.driver.extraJavaOptions"]
 
 
-def test_spark_s_page_is_off_and_kills_nothing_unless_asked() -> None:
-    conf = plan().conf
+@pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,1,1024]"])
+def test_spark_s_page_is_on_behind_its_filter_where_it_listens_on_loopback(master: str) -> None:
+    conf = plan({"spark.master": master}).conf
+    assert conf.items() >= PROTECTED_PAGE.items()
+    assert conf["spark.ui.killEnabled"] == "false"
+    keys = {base64.urlsafe_b64decode(missing_page_key(conf)[PAGE_KEY]) for _ in range(2)}
+    assert [len(key) for key in keys] == [32, 32]
+
+
+@pytest.mark.parametrize(
+    ("environ", "submitted"),
+    [
+        ({}, {"spark.master": "spark://h:1"}),
+        ({}, {"spark.master": "local[4]"}),
+        ({"SPARK_LOCAL_IP": "0.0.0.0"}, {}),
+    ],
+)
+def test_spark_s_page_is_off_where_it_would_listen_beyond_loopback(
+    environ: dict[str, str], submitted: dict[str, str]
+) -> None:
+    conf = plan(environ=environ, submitted=submitted).conf
     assert (conf["spark.ui.enabled"], conf["spark.ui.killEnabled"]) == ("false", "false")
-    assert plan({"spark.ui.enabled": "true"}).conf["spark.ui.killEnabled"] == "false"
+    assert missing_page_key(conf) == {}
+
+
+@pytest.mark.parametrize(
+    "given", [{"spark.ui.enabled": "true"}, {"spark.ui.filters": "own.Filter"}]
+)
+def test_what_the_user_says_of_spark_s_page_holds(given: dict[str, str]) -> None:
+    conf = plan(given).conf
+    assert {key: conf.get(key) for key in PROTECTED_PAGE} == {
+        "spark.ui.port": None,
+        "spark.ui.filters": None,
+        "spark.ui.contentSecurityPolicy.enabled": None,
+        "spark.ui.enabled": "false",
+        **given,
+    }
+    assert missing_page_key({**conf, "spark.ui.filters": PAGE_FILTER, PAGE_KEY: "own"}) == {}

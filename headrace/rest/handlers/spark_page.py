@@ -1,0 +1,75 @@
+"""Passes on Spark's own web page, below SPARK_PAGE, to whoever may ask this endpoint.
+
+Spark's page knows no password. Behind its filter JWSFilter it answers only requests with a token signed by a key of the
+session, which no browser has: this endpoint, which knows its users, signs for them. Only reading is passed on.
+Source: Spark, core/src/main/scala/org/apache/spark/ui/JWSFilter.scala; RFC 7515, appendix A.1.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import http.client
+from typing import Final
+from urllib.parse import urlsplit
+
+from fastapi import Request, Response
+
+from headrace.rest.cluster_view import ClusterView, SparkPage
+from headrace.rest.handler_errors import UnavailableError
+
+SPARK_PAGE: Final = "/spark"
+_TOKEN: Final = (b'{"alg":"HS256","typ":"JWT"}', b'{"sub":"headrace"}')
+_TIMEOUT_S: Final = 60.0
+_BYTES_MAX: Final = 1 << 26
+_PASSED_ON: Final = ("cache-control", "content-disposition", "content-security-policy")
+
+
+async def spark_page(request: Request) -> Response:
+    """Return what Spark's page answers. UnavailableError where it does not."""
+    cluster: ClusterView = request.app.state.cluster
+    assert cluster.spark_page is not None, "there is no route to a page that is not there"
+    path = request.scope["raw_path"].decode("ascii").removeprefix(SPARK_PAGE)
+    query = request.scope["query_string"].decode("ascii")
+    target = f"{path}?{query}" if query else path
+    return await asyncio.to_thread(_fetched, cluster.spark_page, target)
+
+
+def _fetched(page: SparkPage, target: str) -> Response:
+    place = urlsplit(page.address)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT_S)
+    # Spark begins the addresses in its pages with the context.
+    headers = {"Authorization": f"Bearer {_token(page.key)}", "X-Forwarded-Context": SPARK_PAGE}
+    try:
+        connection.request("GET", target, headers=headers)
+        found = connection.getresponse()
+        body = found.read(_BYTES_MAX + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise UnavailableError(f"Spark's page at {page.address} does not answer") from error
+    finally:
+        connection.close()
+    if len(body) > _BYTES_MAX:
+        raise UnavailableError(f"{target} of Spark's page has more than {_BYTES_MAX} bytes")
+    passed_on = {name: value for name in _PASSED_ON if (value := found.getheader(name))}
+    if address := found.getheader("location"):
+        passed_on["location"] = _below_page(address)
+    return Response(body, found.status, passed_on, found.getheader("content-type"))
+
+
+def _below_page(address: str) -> str:
+    """Return the path below SPARK_PAGE that stands for an address of Spark's page."""
+    place = urlsplit(address)
+    path = f"{SPARK_PAGE}{place.path.removeprefix(SPARK_PAGE)}"
+    return f"{path}?{place.query}" if place.query else path
+
+
+def _token(key: str) -> str:
+    """Return a JSON web token that is signed with a base64url-encoded key."""
+    text = ".".join(map(_encoded, _TOKEN))
+    # Two characters too many are no error, and one too few is.
+    signature = hmac.digest(base64.urlsafe_b64decode(f"{key}=="), text.encode(), hashlib.sha256)
+    return f"{text}.{_encoded(signature)}"
+
+
+def _encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
