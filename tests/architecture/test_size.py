@@ -26,10 +26,10 @@ CEILINGS: Final = {
     "metrics": (25, 2_260),
     "network": (82, 9_390),
     "operators": (49, 6_020),
-    "rest": (79, 7_860),
+    "rest": (80, 7_940),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (59, 7_430),
+    "spark": (59, 7_460),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (961, 98_920)
+WHEEL_CEILING: Final = (962, 99_040)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
