@@ -26,13 +26,13 @@ from headrace.cli.program_options import (
     ProgramCommand,
     program_in,
     program_options,
+    program_settings,
 )
 from headrace.cli.program_run import (
     planned_by,
     provide_python_files,
     run_alone,
 )
-from headrace.cli.run_settings import program_settings
 from headrace.client.program import Program
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError, ProgramError

@@ -26,9 +26,10 @@ from headrace.cli.program_options import (
     ProgramCommand,
     program_in,
     program_options,
+    program_settings,
+    recovery_settings,
 )
 from headrace.cli.program_run import provide_python_files, run_here
-from headrace.cli.run_settings import program_settings, recovery_settings
 from headrace.client.client_heartbeat import SHUTDOWN_ON_ATTACHED_EXIT
 from headrace.client.program import Program
 from headrace.cluster.high_availability.options import (
