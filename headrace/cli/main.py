@@ -146,6 +146,8 @@ cli = click.version_option(__version__, "-v", "--version", prog_name="headrace")
     )
 )
 """The group of all commands."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code."""
     try:

@@ -8,7 +8,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import system_random
-from headrace.core.security.tls import TlsIdentity, client_context, server_context
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread
 from headrace.rpc.tcp import TcpRpcService
@@ -106,8 +106,7 @@ class ShuffleServiceProcess:
             secret=self._secret,
             clock=self._clock,
             random=system_random(),
-            server_ssl=None if self._tls is None else server_context(self._tls),
-            client_ssl=None if self._tls is None else client_context(self._tls),
+            tls=self._tls,
         )
         await rpc.start()
         ShuffleServiceEndpoint(rpc, self.service).start()

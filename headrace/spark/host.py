@@ -42,8 +42,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ResourceId
-from headrace.core.process.log_files import JOB_MANAGER, named_log_folder, private_folder
-from headrace.core.process.log_options import LOG_DIR
+from headrace.core.process.log_files import JOB_MANAGER, LOG_DIR, named_log_folder, private_folder
 from headrace.core.process.logger_tap import HEADRACE_TAP
 from headrace.core.process.memory_parts import (
     PROCESS_MEMORY,
