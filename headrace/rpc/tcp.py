@@ -64,11 +64,10 @@ class TcpRpcService(RpcService):
         port_option: ConfigOption[str] = TASK_MANAGER_RPC_PORT,
         advertised_host: str | None = None,
         tls: TlsIdentity | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         if tls is None:
             refuse_plaintext(settings, bind_host)
-        super().__init__(settings, clock, random, loop or asyncio.get_running_loop())
+        super().__init__(settings, clock, random, asyncio.get_running_loop())
         self._bind_host = bind_host
         self._advertised_host = advertised_host or bind_host
         self._port_option = port_option
