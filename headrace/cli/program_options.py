@@ -21,7 +21,12 @@ from headrace.checkpoint.options import (
     RECOVERY_CLAIM_MODE,
     RECOVERY_PATH,
 )
-from headrace.cli.general_options import namespace_settings
+from headrace.cli.general_options import (
+    KeyValue,
+    json_option,
+    namespace_option,
+    namespace_settings,
+)
 from headrace.client.program import Program
 from headrace.core.config import ConfigOption, Settings
 from headrace.graph.pipeline_options import (
@@ -211,10 +216,63 @@ REFUSED_OPTIONS: Final = (
 """Options of Flink that have no meaning here, and what to do."""
 
 
-def program_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command Flink's options for Python programs; those without a meaning here are refused.
+_LAUNCH_OPTIONS: Final = (
+    click.option(
+        "-t",
+        "--target",
+        metavar="NAME",
+        help="Where jobs run: application (default) on a cluster of the program's own; per-job on a cluster for each "
+        "job, which ends with it; session on one of this machine that 'headrace cluster start' started; remote on one "
+        "that is named by -m.",
+    ),
+    click.option(
+        "-m",
+        "--jobmanager",
+        "address",
+        metavar="HOST:PORT",
+        help="Cluster of --target remote (default: the only one of this machine).",
+    ),
+    click.option(
+        "-p",
+        "--parallelism",
+        type=click.IntRange(min=1),
+        help="Default parallelism of the program's operators.",
+    ),
+    click.option(
+        "-D",
+        "definitions",
+        type=KeyValue(),
+        multiple=True,
+        help="A setting. Keys that begin with spark. go to Spark, those with pipeline.global-job-parameters. to the "
+        "program; any other must be listed by 'headrace options'.",
+    ),
+    click.option(
+        "-d",
+        "--detached",
+        "is_detached",
+        is_flag=True,
+        help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster "
+        "of its own, or the jobs to the session or remote cluster.",
+    ),
+    click.option(
+        "-sae",
+        "--shutdownOnAttachedExit",
+        "ends_with_client",
+        is_flag=True,
+        help="Cancel jobs on a session or remote cluster when this command ends, however that comes.",
+    ),
+    namespace_option,
+    click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself."),
+    json_option,
+    click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED),
+)
 
-    Its arguments are `python` and `module`, which name the program, and the parameters of PYTHON_OPTIONS.
+
+def program_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of `headrace run` and `info`, which name a program and say where and how it runs.
+
+    Its arguments are those of _LAUNCH_OPTIONS, `python` and `module`, and the parameters of PYTHON_OPTIONS. Options of
+    Flink without a meaning here are refused.
     """
     for names, remedy in REFUSED_OPTIONS:
 
@@ -231,9 +289,12 @@ def program_options(command: Callable[..., int]) -> Callable[..., int]:
     command = click.option(
         *MODULE_NAMES, "module", metavar="MODULE", help="Module to run as program."
     )(command)
-    return click.option(
+    command = click.option(
         *PROGRAM_NAMES, "python", metavar="PATH", help="The program, as Flink names it."
     )(command)
+    for option in reversed(_LAUNCH_OPTIONS):
+        command = option(command)
+    return command
 
 
 def python_settings(given: Mapping[str, str | None]) -> dict[str, str]:

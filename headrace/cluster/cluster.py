@@ -128,11 +128,7 @@ class Cluster:
         self.blob_server: Final = BlobServer(
             rpc_service, run_blocking, scratch, None if ha is None else ha.job_graph_store
         )
-        blob_server = self.blob_server.self_gateway(BlobServerGateway)
-        if ha is not None:
-            # Copies to and from the storage take as long as they take.
-            blob_server = with_timeout(blob_server, NO_TIMEOUT_MS)
-        self._leader_election: Final = EmbeddedLeaderElection(rpc_service.random)
+        self._leader_election: Final = EmbeddedLeaderElection(random)
         self._run_blocking: Final = run_blocking
         self._worker_host: Final = WorkerHost(driver, worker_name)
         self._replacements: Final = LeaderReplacements(REPLACEMENTS_MAX, settings, clock)
@@ -146,16 +142,12 @@ class Cluster:
         tell_end(self.resource_manager_gateway, "ResourceManager")
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(settings), clock)
         self._coordinator_factories: Final = coordinator_factories
-        self._blob_server_gateway: Final = blob_server
         self._on_job_ended: Final = on_job_ended
         self._on_attempt: Final = on_attempt
         self._batch_job_masters: Final = batch_job_masters
+        election = None if ha is None else ha.election
         self._dispatchers: Final = DispatcherRunner(
-            rpc_service,
-            None if ha is None else ha.election,
-            self._create_jobs,
-            self._create_dispatcher,
-            self.failed,
+            rpc_service, election, self._create_jobs, self._create_dispatcher, self.failed
         )
         self.dispatcher_gateway: Final = self._dispatchers.gateway
         """The way to whichever leads when it is called. NotLeadingError while none does."""
@@ -188,24 +180,21 @@ class Cluster:
     ) -> RunningJobs:
         rpc_service, ha = self._rpc_service, self._high_availability
         settings, clock, random = rpc_service.settings, rpc_service.clock, rpc_service.random
+        blob_server = self.blob_server.self_gateway(BlobServerGateway)
         stored_jobs = None
         if ha is not None:
             assert leadership is not None, "a cluster is made once its process leads"
+            # Copies to and from the storage take as long as they take.
+            blob_server = with_timeout(blob_server, NO_TIMEOUT_MS)
             stored_jobs = StoredJobs(
-                ha,
-                leadership,
-                self._blob_server_gateway,
-                settings,
-                clock,
-                random,
-                self._run_blocking,
+                ha, leadership, blob_server, settings, clock, random, self._run_blocking
             )
         return RunningJobs(
             rpc_service,
             JobManagerSharedServices(
                 leader_retrieval_address=self.leaders.address,
                 coordinator_factories=self._coordinator_factories,
-                blob_server=self._blob_server_gateway,
+                blob_server=blob_server,
                 shuffle_master=self._shuffle_master,
                 run_blocking=self._run_blocking,
                 report_span=self._registry.report_span if self._registry.is_read else None,
