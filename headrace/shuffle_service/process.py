@@ -1,7 +1,6 @@
 """ShuffleServiceProcess: a shuffle service in this process: its thread for calls, its data plane, and their end."""
 
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from headrace.core.clock import SystemClock
@@ -76,12 +75,7 @@ class ShuffleServiceProcess:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, NoReturn
 
 _OWN_PACKAGE: Final = "headrace."
@@ -31,12 +30,7 @@ class ToldExit:
         os._exit = self
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os._exit = self._exit
 
     def __call__(self, status: int) -> NoReturn:
