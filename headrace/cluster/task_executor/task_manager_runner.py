@@ -8,10 +8,11 @@ import contextlib
 import logging
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
 from headrace.checkpoint.storage.task_local_state import TaskLocalState
@@ -27,7 +28,6 @@ from headrace.cluster.task_executor.options import (
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
-from headrace.cluster.task_executor.told_exit import ToldExit
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
@@ -66,6 +66,7 @@ FATAL_EXIT_CODE: Final = 239
 _CONTROL_THREAD: Final = "headrace-control"
 _CLOSE_TIMEOUT_S: Final = 10.0
 _TELL_TIMEOUT_S: Final = 2.0
+_OWN_PACKAGE: Final = "headrace."
 
 
 class EndRequest:
@@ -395,3 +396,41 @@ def _exit_on_the_spot(reason: str) -> None:
     _LOG.critical("the TaskManager's process ends at once: %s", reason)
     logging.shutdown()
     os._exit(FATAL_EXIT_CODE)
+
+
+class ToldExit:
+    """Tells why the process ends when a function of a job calls `os._exit`, in whose place it stands within its block.
+
+    The kernel tells the exit code to the parent alone, and Spark's forking daemon does not listen.
+
+    `tell(reason)` returns once the reason has been sent, or cannot be. Calls of Headrace itself, of forks of this
+    process and of the threads named in `silent_threads` end the process as ever.
+    """
+
+    def __init__(self, tell: Callable[[str], None], silent_threads: tuple[str, ...]) -> None:
+        self._tell: Final = tell
+        self._silent_threads: Final = silent_threads
+        self._pid: Final = os.getpid()
+        self._exit: Final = os._exit
+
+    def __enter__(self) -> "ToldExit":
+        os._exit = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os._exit = self._exit
+
+    def __call__(self, status: int) -> NoReturn:
+        """End the process, after a word to the driver where a function of a job calls."""
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        if (
+            os.getpid() == self._pid
+            and not str(caller.f_globals.get("__name__", "")).startswith(_OWN_PACKAGE)
+            and threading.current_thread().name not in self._silent_threads
+        ):
+            with contextlib.suppress(Exception):
+                self._tell(
+                    f"os._exit({status}) was called in {caller.f_code.co_name} "
+                    f"({caller.f_code.co_filename}:{caller.f_lineno})"
+                )
+        self._exit(status)
