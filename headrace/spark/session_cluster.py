@@ -1,7 +1,8 @@
 """SessionCluster: a cluster without a program, which takes jobs of any client over REST until it is stopped.
 
-JobCluster: one for a single job, which its client brings, and with which it ends. Either runs in a process of its own, in the main thread. Functions of jobs are never imported here: jobs come as graphs, and
-their functions are unpickled by TaskManagers alone.
+JobCluster: one for a single job, which its client brings, and with which it ends. Either runs in a process of its own,
+in the main thread. Functions of jobs are never imported here: jobs come as graphs, and their functions are unpickled by
+TaskManagers alone.
 Source: Flink SessionClusterEntrypoint, YarnJobClusterEntrypoint, MiniDispatcher.
 """
 
