@@ -34,7 +34,7 @@ from headrace.cluster.leadership import (
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver, WorkerHost
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
-from headrace.cluster.shuffle_master import ShuffleMasterContext
+from headrace.cluster.shuffle_master import ShuffleMaster, ShuffleMasterContext
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.versions import software_versions
 from headrace.core.errors import ErrorDomain, HostError
@@ -119,16 +119,14 @@ class Cluster:
         self.failure: BaseException | None = None
         """The error that ended the cluster before its owner did, or None."""
         rpc_service.on_fatal_error = self.failed
-        settings, clock, random = rpc_service.settings, rpc_service.clock, rpc_service.random
+        settings, clock = rpc_service.settings, rpc_service.clock
         self._registry: Final = registry or MetricRegistry(settings, clock)
-        self._shuffle_master: Final = load_shuffle_service_factory(settings).create_shuffle_master(
-            ShuffleMasterContext(settings, secret, clock, random, tls, self._shuffle_master_failed)
-        )
+        self._shuffle_master: Final = self._create_shuffle_master(secret, tls)
         ha = high_availability
         self.blob_server: Final = BlobServer(
             rpc_service, run_blocking, scratch, None if ha is None else ha.job_graph_store
         )
-        self._leader_election: Final = EmbeddedLeaderElection(random)
+        self._leader_election: Final = EmbeddedLeaderElection(rpc_service.random)
         self._run_blocking: Final = run_blocking
         self._worker_host: Final = WorkerHost(driver, worker_name)
         self._replacements: Final = LeaderReplacements(REPLACEMENTS_MAX, settings, clock)
@@ -151,7 +149,18 @@ class Cluster:
         )
         self.dispatcher_gateway: Final = self._dispatchers.gateway
         """The way to whichever leads when it is called. NotLeadingError while none does."""
-        self._metrics: Final = ClusterMetrics(
+        self._metrics: Final = self._create_metrics(host)
+
+    def _create_shuffle_master(self, secret: bytes, tls: TlsIdentity | None) -> ShuffleMaster:
+        rpc = self._rpc_service
+        return load_shuffle_service_factory(rpc.settings).create_shuffle_master(
+            ShuffleMasterContext(
+                rpc.settings, secret, rpc.clock, rpc.random, tls, self._shuffle_master_failed
+            )
+        )
+
+    def _create_metrics(self, host: str) -> ClusterMetrics:
+        return ClusterMetrics(
             self._registry,
             lambda: self.dispatcher.job_metrics(),
             self.resource_manager_gateway,

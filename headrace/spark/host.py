@@ -261,14 +261,7 @@ class SparkHost:
         self.provide(python_files(self._settings))
         if self._kind.is_local:
             self._output = OutputPipe(self._scratch / "output", self._log.write_printed)
-        jobs = SparkWorkerJobs(
-            self.session.context,
-            self._body_of,
-            sizes=self.sizes,
-            secrets=TaskSecrets(self._secret, self._tls, self._worker_settings.to_dict()),
-            counted=worker_profile(self._settings),
-            description_of=self._description_of,
-        )
+        jobs = self._worker_jobs()
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
         # Whoever looks at the settings of the cluster sees the master that it really has.
@@ -306,6 +299,16 @@ class SparkHost:
         self._stay = before_stop(self.session.context, self._leave_session)
         if self._kind.is_single_process:
             self._tell_ignored()
+
+    def _worker_jobs(self) -> SparkWorkerJobs:
+        return SparkWorkerJobs(
+            self.session.context,
+            self._body_of,
+            sizes=self.sizes,
+            secrets=TaskSecrets(self._secret, self._tls, self._worker_settings.to_dict()),
+            counted=worker_profile(self._settings),
+            description_of=self._description_of,
+        )
 
     def _entrypoint(
         self, settings: Settings, driver: SparkResourceDriver, web_monitor: WebMonitor
