@@ -28,10 +28,9 @@ from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobOverview
 from headrace.rest.client import RestClient
 from headrace.rest.handlers.jobs import job_details_of
-from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
+from headrace.rest.history.archive_catalog import ArchiveCatalog, OverviewCache, RetentionRules
 from headrace.rest.history.archive_file import pack_archive
 from headrace.rest.history.history_server import HistoryServer
-from headrace.rest.history.overview_cache import OverviewCache
 
 ANSWERS: Final = 40
 ANSWER_BYTES: Final = 500

@@ -14,25 +14,19 @@ from headrace.api.executors import (
     create_executor,
     refuse_unknown_target,
 )
-from headrace.cli.general_options import (
-    KeyValue,
-    json_option,
-    namespace_option,
-    print_json,
-    refuse_unusable,
-)
+from headrace.cli.general_options import print_json, refuse_unusable
 from headrace.cli.logs import configure_logs
 from headrace.cli.program_options import (
     ProgramCommand,
     program_in,
     program_options,
+    program_settings,
 )
 from headrace.cli.program_run import (
     planned_by,
     provide_python_files,
     run_alone,
 )
-from headrace.cli.run_settings import program_settings
 from headrace.client.program import Program
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
@@ -46,8 +40,8 @@ _RULE: Final = "--------------------------------------------------------------"
 _HELP: Final = """\
 Print the plan of PROGRAM as JSON: its operators, their parallelism, and how rows travel between them.
 
-The program runs up to its first env.execute(), with its ARGUMENTS. No job is started, and Spark only where the program
-itself asks for a session.
+The program runs up to its first env.execute(), with its ARGUMENTS. No job is started, no cluster is asked, and Spark is
+started only where the program itself asks for a session. -d and -sae have no effect.
 
 \b
 Try it:
@@ -59,37 +53,7 @@ Try it:
 
 # What follows the name of the program is the program's.
 @click.command(cls=ProgramCommand, help=_HELP, context_settings={"allow_interspersed_args": False})
-@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
-@click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting, as of run.")
 @program_options
-@click.option(
-    "-t", "--target", metavar="NAME", help="Where the program would run, as of run; none is asked."
-)
-@click.option(
-    "-m",
-    "--jobmanager",
-    "address",
-    metavar="HOST:PORT",
-    help="Cluster of --target remote; it is not asked.",
-)
-@click.option(
-    "-d",
-    "--detached",
-    is_flag=True,
-    expose_value=False,
-    help="Taken as by run, and without effect: no job is started.",
-)
-@click.option(
-    "-sae",
-    "--shutdownOnAttachedExit",
-    is_flag=True,
-    expose_value=False,
-    help="Taken as by run, and without effect.",
-)
-@namespace_option
-@click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
-@json_option
-@click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def info(
     parallelism: int | None,
     definitions: tuple[tuple[str, str], ...],
@@ -97,6 +61,8 @@ def info(
     module: str | None,
     target: str | None,
     address: str | None,
+    is_detached: bool,
+    ends_with_client: bool,
     namespace: str | None,
     verbose: bool,
     is_json: bool,

@@ -10,7 +10,6 @@ import click
 from headrace import __version__
 from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure, report_usage
-from headrace.cli.single_dash import said_whole
 from headrace.core.error_text import describe
 
 COMMANDS: Final = {
@@ -59,6 +58,7 @@ COMMANDS: Final = {
     "trace": Entry("headrace.cli.trace:trace", "Show parts of Headrace at work, step by step."),
     "warm-up": Entry("headrace.cli.warm_up:warm_up", "Make Spark start faster on this machine."),
 }
+_ADVICE: Final = "options of several letters begin with two dashes"
 _JOB_COMMANDS: Final = (
     "cancel", "checkpoint", "exceptions", "flamegraph", "list", "logs", "metrics", "open", "rescale-info", "savepoint",
     "state", "stop", "top",
@@ -207,3 +207,69 @@ def _wants_json(words: Sequence[str]) -> bool:
         elif not command.context_settings.get("allow_interspersed_args", True):
             return False
     return False
+
+
+def said_whole(error: click.UsageError, words: Sequence[str]) -> click.UsageError:
+    """Return the error that names an option of several letters as it was written, if that is what was wrong.
+
+    Flink's parser takes them behind one dash; click reads `-parallelism 3` as `-p arallelism`.
+    """
+    if error.ctx is None:
+        return error
+    options = _options_of(error.ctx.command)
+    # Of `--name` behind one dash, whatever click made of it.
+    for word in _own_words(error.ctx, words, options):
+        whole = f"-{word.partition('=')[0]}"
+        if whole in options:
+            return click.UsageError(
+                f"'{word}' is read as letters, an option each: {_ADVICE}, as in '{whole}'",
+                error.ctx,
+            )
+        read = _reading(error, word)
+        if read:
+            return click.UsageError(f"{read}; {_ADVICE}", error.ctx)
+    return error
+
+
+def _options_of(command: click.Command) -> dict[str, click.Option]:
+    return {
+        name: each
+        for each in command.params
+        if isinstance(each, click.Option)
+        for name in (*each.opts, *each.secondary_opts)
+    }
+
+
+def _own_words(
+    ctx: click.Context, words: Sequence[str], options: dict[str, click.Option]
+) -> list[str]:
+    """Return the words with one dash that are no option, up to those of a program."""
+    rest, found = list(words), list[str]()
+    for name in ctx.command_path.split()[1:]:
+        if rest[:1] == [name]:
+            del rest[0]
+    is_program_next = not ctx.command.context_settings.get("allow_interspersed_args", True)
+    while rest:
+        word = rest.pop(0)
+        option = options.get(word)
+        if option is not None:
+            if not option.is_flag:
+                del rest[:1]
+        elif word == "--" or (is_program_next and not word.startswith("-")):
+            break
+        elif len(word) > 2 and word[0] == "-" and word[1:3].isalpha() and word[1] != "D":
+            found.append(word)
+    return found
+
+
+def _reading(error: click.UsageError, word: str) -> str:
+    """Return what is wrong with a word that has made this error, or nothing where it has not."""
+    if isinstance(error, click.NoSuchOption) and error.option_name[1:] in word[1:]:
+        return f"there is no option '{word}'"
+    if (
+        isinstance(error, click.BadParameter)
+        and error.param is not None
+        and word[:2] in error.param.opts
+    ):
+        return f"{error.format_message().rstrip('.')}: '{word}' is read as '{word[:2]} {word[2:]}'"
+    return ""

@@ -1,21 +1,44 @@
-"""The program on a command line: its path or module, its arguments, and Flink's options for Python programs."""
+"""The program on a command line: its path or module, its arguments, and the settings that its options stand for."""
 
 import difflib
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 
+from headrace.api.executors import (
+    ATTACHED,
+    REMOTE,
+    SESSION,
+    TARGET,
+    executor_name,
+    runs_elsewhere,
+)
+from headrace.checkpoint.options import (
+    IGNORE_UNCLAIMED_STATE,
+    RECOVERY_CLAIM_MODE,
+    RECOVERY_PATH,
+)
+from headrace.cli.general_options import (
+    KeyValue,
+    json_option,
+    namespace_option,
+    namespace_settings,
+)
 from headrace.client.program import Program
-from headrace.core.config import ConfigOption
+from headrace.core.config import ConfigOption, Settings
 from headrace.graph.pipeline_options import (
+    PARALLELISM,
     PYTHON_ARCHIVES,
     PYTHON_EXECUTABLE,
     PYTHON_FILES,
     PYTHON_REQUIREMENTS,
 )
+from headrace.rest.connections import find_session
+from headrace.rest.options import REST_ADDRESS, SESSION_NAME
+from headrace.spark.options import MASTER
 
 _PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
 
@@ -193,10 +216,63 @@ REFUSED_OPTIONS: Final = (
 """Options of Flink that have no meaning here, and what to do."""
 
 
-def program_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command Flink's options for Python programs; those without a meaning here are refused.
+_LAUNCH_OPTIONS: Final = (
+    click.option(
+        "-t",
+        "--target",
+        metavar="NAME",
+        help="Where jobs run: application (default) on a cluster of the program's own; per-job on a cluster for each "
+        "job, which ends with it; session on one of this machine that 'headrace cluster start' started; remote on one "
+        "that is named by -m.",
+    ),
+    click.option(
+        "-m",
+        "--jobmanager",
+        "address",
+        metavar="HOST:PORT",
+        help="Cluster of --target remote (default: the only one of this machine).",
+    ),
+    click.option(
+        "-p",
+        "--parallelism",
+        type=click.IntRange(min=1),
+        help="Default parallelism of the program's operators.",
+    ),
+    click.option(
+        "-D",
+        "definitions",
+        type=KeyValue(),
+        multiple=True,
+        help="A setting. Keys that begin with spark. go to Spark, those with pipeline.global-job-parameters. to the "
+        "program; any other must be listed by 'headrace options'.",
+    ),
+    click.option(
+        "-d",
+        "--detached",
+        "is_detached",
+        is_flag=True,
+        help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster "
+        "of its own, or the jobs to the session or remote cluster.",
+    ),
+    click.option(
+        "-sae",
+        "--shutdownOnAttachedExit",
+        "ends_with_client",
+        is_flag=True,
+        help="Cancel jobs on a session or remote cluster when this command ends, however that comes.",
+    ),
+    namespace_option,
+    click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself."),
+    json_option,
+    click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED),
+)
 
-    Its arguments are `python` and `module`, which name the program, and the parameters of PYTHON_OPTIONS.
+
+def program_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of `headrace run` and `info`, which name a program and say where and how it runs.
+
+    Its arguments are those of _LAUNCH_OPTIONS, `python` and `module`, and the parameters of PYTHON_OPTIONS. Options of
+    Flink without a meaning here are refused.
     """
     for names, remedy in REFUSED_OPTIONS:
 
@@ -213,12 +289,100 @@ def program_options(command: Callable[..., int]) -> Callable[..., int]:
     command = click.option(
         *MODULE_NAMES, "module", metavar="MODULE", help="Module to run as program."
     )(command)
-    return click.option(
+    command = click.option(
         *PROGRAM_NAMES, "python", metavar="PATH", help="The program, as Flink names it."
     )(command)
+    for option in reversed(_LAUNCH_OPTIONS):
+        command = option(command)
+    return command
 
 
 def python_settings(given: Mapping[str, str | None]) -> dict[str, str]:
     """Return the settings that PYTHON_OPTIONS stand for. `given`: values by parameter."""
     values = {each.setting.key: given[each.parameter] for each in PYTHON_OPTIONS}
     return {key: value for key, value in values.items() if value is not None}
+
+
+def program_settings(
+    definitions: Sequence[tuple[str, str]],
+    *,
+    parallelism: int | None,
+    target: str | None,
+    address: str | None,
+    namespace: str | None,
+    of_python: Mapping[str, str | None],
+    master: str | None = None,
+    cluster_name: str | None = None,
+    is_detached: bool = False,
+    finds_session: bool = True,
+) -> dict[str, str]:
+    """Return the settings that the options of a program stand for; an option wins over a `-D` of the same meaning.
+
+    `finds_session`: False where nothing is going to be asked of a session. UsageError where they do not fit each other;
+    NoSuchClusterError; SeveralClustersError; ClusterRestartingError; ConfigurationError.
+    """
+    settings = dict(definitions)
+    if master is not None:
+        settings[MASTER.key] = master
+    if parallelism is not None:
+        settings[PARALLELISM.key] = str(parallelism)
+    settings |= namespace_settings(namespace, settings)
+    settings |= _target_settings(
+        target or settings.get(TARGET.key),
+        cluster_name,
+        address,
+        is_detached=is_detached,
+        finds_session=finds_session,
+        given_name=settings.get(SESSION_NAME.key),
+    )
+    return settings | python_settings(of_python)
+
+
+def _target_settings(
+    target: str | None,
+    cluster_name: str | None,
+    address: str | None,
+    *,
+    is_detached: bool,
+    finds_session: bool,
+    given_name: str | None,
+) -> dict[str, str]:
+    """Return those of the target, once a session was found. `given_name`: the session that a setting names."""
+    if target is None and (address is not None or cluster_name is not None):
+        target = SESSION if address is None else REMOTE
+    for option, value, needed in (("-m", address, REMOTE), ("--cluster", cluster_name, SESSION)):
+        if value is not None and target != needed:
+            raise click.UsageError(
+                f"{option} is for --target {needed}, and the target is {target}",
+                click.get_current_context(silent=True),
+            )
+    settings: dict[str, str] = {}
+    if target is not None:
+        settings[TARGET.key] = executor_name(Settings({TARGET.key: target}))
+    if address is not None:
+        settings[REST_ADDRESS.key] = address
+    if target == SESSION and finds_session:
+        found = find_session(
+            cluster_name or given_name or None, lambda text: click.echo(text, err=True)
+        )
+        settings |= {TARGET.key: SESSION, SESSION_NAME.key: found.connection.name}
+    if is_detached and runs_elsewhere(Settings(settings)):
+        settings[ATTACHED.key] = "false"
+    return settings
+
+
+def recovery_settings(
+    from_savepoint: str | None, allows_non_restored_state: bool, claim_mode: str | None
+) -> dict[str, str]:
+    """Return the settings that the options of recovery stand for. A path is meant from here, not from the program."""
+    settings: dict[str, str] = {}
+    if from_savepoint is not None:
+        # Imported late: it brings Arrow.
+        from headrace.checkpoint.storage.file_systems import absolute_uri
+
+        settings[RECOVERY_PATH.key] = absolute_uri(from_savepoint)
+    if allows_non_restored_state:
+        settings[IGNORE_UNCLAIMED_STATE.key] = "true"
+    if claim_mode is not None:
+        settings[RECOVERY_CLAIM_MODE.key] = claim_mode.upper().replace("-", "_")
+    return settings

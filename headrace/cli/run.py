@@ -14,21 +14,16 @@ from headrace.api.executors import (
     runs_elsewhere,
     set_default_settings,
 )
-from headrace.cli.general_options import (
-    KeyValue,
-    json_option,
-    namespace_option,
-    print_json,
-    refuse_unusable,
-)
+from headrace.cli.general_options import print_json, refuse_unusable
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_options import (
     ProgramCommand,
     program_in,
     program_options,
+    program_settings,
+    recovery_settings,
 )
 from headrace.cli.program_run import provide_python_files, run_here
-from headrace.cli.run_settings import program_settings, recovery_settings
 from headrace.client.client_heartbeat import SHUTDOWN_ON_ATTACHED_EXIT
 from headrace.client.program import Program
 from headrace.cluster.high_availability.options import (
@@ -81,42 +76,13 @@ class _ClaimMode(click.Choice[str]):
     metavar="URL",
     help="Spark master: local[n], local-cluster[…], spark://…, yarn, k8s://…",
 )
-@click.option(
-    "-t",
-    "--target",
-    metavar="NAME",
-    help="Where jobs run: application (default) on a cluster of the program's own; per-job on a cluster for each job, "
-    "which ends with it; session on one of this machine that 'headrace cluster start' started; remote on one that is "
-    "named by -m.",
-)
+@program_options
 @click.option(
     "--cluster",
     "cluster_name",
     metavar="NAME",
     help="Session of --target session (default: the only one of this machine).",
 )
-@click.option(
-    "-m",
-    "--jobmanager",
-    "address",
-    metavar="HOST:PORT",
-    help="Cluster of --target remote (default: the only one of this machine).",
-)
-@click.option(
-    "-p",
-    "--parallelism",
-    type=click.IntRange(min=1),
-    help="Default parallelism of the program's operators.",
-)
-@click.option(
-    "-D",
-    "definitions",
-    type=KeyValue(),
-    multiple=True,
-    help="A setting. Keys that begin with spark. go to Spark, those with pipeline.global-job-parameters. to the "
-    "program; any other must be listed by 'headrace options'.",
-)
-@program_options
 @click.option(
     "-s",
     "--from-savepoint",
@@ -144,21 +110,6 @@ class _ClaimMode(click.Choice[str]):
     help="Show the job while it runs (default: on a terminal).",
 )
 @click.option(
-    "-d",
-    "--detached",
-    "is_detached",
-    is_flag=True,
-    help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster "
-    "of its own, or the jobs to the session or remote cluster.",
-)
-@click.option(
-    "-sae",
-    "--shutdownOnAttachedExit",
-    "ends_with_client",
-    is_flag=True,
-    help="Cancel jobs on a session or remote cluster when this command ends, however that comes.",
-)
-@click.option(
     "--standby",
     "is_standby",
     is_flag=True,
@@ -172,10 +123,6 @@ class _ClaimMode(click.Choice[str]):
     help="With -d: have a small process start the driver again whenever it ends before its program does (needs "
     "high-availability.type).",
 )
-@namespace_option
-@click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
-@json_option
-@click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def run(
     master: str | None,
     target: str | None,

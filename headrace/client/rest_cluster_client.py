@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Mapping
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from headrace.api.client.job_client import JobClient
@@ -197,12 +196,7 @@ class RestClusterClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

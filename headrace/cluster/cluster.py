@@ -34,7 +34,7 @@ from headrace.cluster.leadership import (
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver, WorkerHost
 from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
-from headrace.cluster.shuffle_master import ShuffleMasterContext
+from headrace.cluster.shuffle_master import ShuffleMaster, ShuffleMasterContext
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.versions import software_versions
 from headrace.core.errors import ErrorDomain, HostError
@@ -119,19 +119,13 @@ class Cluster:
         self.failure: BaseException | None = None
         """The error that ended the cluster before its owner did, or None."""
         rpc_service.on_fatal_error = self.failed
-        settings, clock, random = rpc_service.settings, rpc_service.clock, rpc_service.random
+        settings, clock = rpc_service.settings, rpc_service.clock
         self._registry: Final = registry or MetricRegistry(settings, clock)
-        self._shuffle_master: Final = load_shuffle_service_factory(settings).create_shuffle_master(
-            ShuffleMasterContext(settings, secret, clock, random, tls, self._shuffle_master_failed)
-        )
+        self._shuffle_master: Final = self._create_shuffle_master(secret, tls)
         ha = high_availability
         self.blob_server: Final = BlobServer(
             rpc_service, run_blocking, scratch, None if ha is None else ha.job_graph_store
         )
-        blob_server = self.blob_server.self_gateway(BlobServerGateway)
-        if ha is not None:
-            # Copies to and from the storage take as long as they take.
-            blob_server = with_timeout(blob_server, NO_TIMEOUT_MS)
         self._leader_election: Final = EmbeddedLeaderElection(rpc_service.random)
         self._run_blocking: Final = run_blocking
         self._worker_host: Final = WorkerHost(driver, worker_name)
@@ -146,20 +140,27 @@ class Cluster:
         tell_end(self.resource_manager_gateway, "ResourceManager")
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(settings), clock)
         self._coordinator_factories: Final = coordinator_factories
-        self._blob_server_gateway: Final = blob_server
         self._on_job_ended: Final = on_job_ended
         self._on_attempt: Final = on_attempt
         self._batch_job_masters: Final = batch_job_masters
+        election = None if ha is None else ha.election
         self._dispatchers: Final = DispatcherRunner(
-            rpc_service,
-            None if ha is None else ha.election,
-            self._create_jobs,
-            self._create_dispatcher,
-            self.failed,
+            rpc_service, election, self._create_jobs, self._create_dispatcher, self.failed
         )
         self.dispatcher_gateway: Final = self._dispatchers.gateway
         """The way to whichever leads when it is called. NotLeadingError while none does."""
-        self._metrics: Final = ClusterMetrics(
+        self._metrics: Final = self._create_metrics(host)
+
+    def _create_shuffle_master(self, secret: bytes, tls: TlsIdentity | None) -> ShuffleMaster:
+        rpc = self._rpc_service
+        return load_shuffle_service_factory(rpc.settings).create_shuffle_master(
+            ShuffleMasterContext(
+                rpc.settings, secret, rpc.clock, rpc.random, tls, self._shuffle_master_failed
+            )
+        )
+
+    def _create_metrics(self, host: str) -> ClusterMetrics:
+        return ClusterMetrics(
             self._registry,
             lambda: self.dispatcher.job_metrics(),
             self.resource_manager_gateway,
@@ -188,24 +189,21 @@ class Cluster:
     ) -> RunningJobs:
         rpc_service, ha = self._rpc_service, self._high_availability
         settings, clock, random = rpc_service.settings, rpc_service.clock, rpc_service.random
+        blob_server = self.blob_server.self_gateway(BlobServerGateway)
         stored_jobs = None
         if ha is not None:
             assert leadership is not None, "a cluster is made once its process leads"
+            # Copies to and from the storage take as long as they take.
+            blob_server = with_timeout(blob_server, NO_TIMEOUT_MS)
             stored_jobs = StoredJobs(
-                ha,
-                leadership,
-                self._blob_server_gateway,
-                settings,
-                clock,
-                random,
-                self._run_blocking,
+                ha, leadership, blob_server, settings, clock, random, self._run_blocking
             )
         return RunningJobs(
             rpc_service,
             JobManagerSharedServices(
                 leader_retrieval_address=self.leaders.address,
                 coordinator_factories=self._coordinator_factories,
-                blob_server=self._blob_server_gateway,
+                blob_server=blob_server,
                 shuffle_master=self._shuffle_master,
                 run_blocking=self._run_blocking,
                 report_span=self._registry.report_span if self._registry.is_read else None,

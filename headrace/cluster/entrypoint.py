@@ -26,7 +26,7 @@ from headrace.cluster.resource_manager.workers import worker_names
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.randomness import SeededRandom
-from headrace.core.security.tls import TlsIdentity, client_context, server_context
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.ended_job import OnJobEnded
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
@@ -106,8 +106,7 @@ class ClusterEntrypoint:
             secret=self.secret,
             clock=self.clock,
             random=self.random,
-            server_ssl=None if self.tls is None else server_context(self.tls),
-            client_ssl=None if self.tls is None else client_context(self.tls),
+            tls=self.tls,
         )
         registry = create_metric_registry(self.settings, self.clock, DRIVER_NAME)
         await rpc_service.start()

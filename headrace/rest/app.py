@@ -65,7 +65,7 @@ _ERRORS: Final[dict[int | str, str]] = {
 }
 """Errors of all routes, as their description has them."""
 _PLAIN_TYPES: Final = ("application/x-www-form-urlencoded", "text/plain")
-"""What `curl -d` and pages of browsers say where nobody chose a type; no route takes it."""
+"""Content type that `curl -d` and pages of browsers name where nobody chose one; no route takes it."""
 _DASHBOARD: Final = Path(__file__).parent / "dashboard"
 
 

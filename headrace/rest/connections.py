@@ -70,7 +70,7 @@ class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
     start_ticks: int = 0
     """Start of the process in ticks of the kernel, which tells it from a later one with its number; 0: not known."""
     cluster_id: str = ""
-    """Which cluster drivers with high availability lead one after another, or stand by to lead; else empty."""
+    """The cluster that drivers with high availability lead one after another, or stand by to lead; else empty."""
     epoch: int = 0
     """Number of its leadership; 0 while such a driver stands by.
 

@@ -16,7 +16,7 @@ _FOLDER: Final = "supervisors"
 
 
 class Supervision(ProcessEntry, frozen=True):
-    """What a supervisor does; `pid` is its own process, and `name` that of the cluster."""
+    """The work of a supervisor; `pid` is its own process, and `name` that of the cluster."""
 
     is_session: bool
     """Whether it supervises a session; else an application."""

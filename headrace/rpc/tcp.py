@@ -16,7 +16,14 @@ from headrace.core.config import ConfigOption, Settings, parse_ports
 from headrace.core.errors import DECODE_ERRORS, PortInUseError
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.hmac_handshake import Role, Strangers
-from headrace.core.security.tls import RefusalLog, TlsListener, refuse_plaintext
+from headrace.core.security.tls import (
+    RefusalLog,
+    TlsIdentity,
+    TlsListener,
+    client_context,
+    refuse_plaintext,
+    server_context,
+)
 from headrace.rpc import codec
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.connection import RpcConnection
@@ -39,9 +46,9 @@ _FAREWELL_MS = 1000
 class TcpRpcService(RpcService):
     """A process on the network. Construct it on its loop, then `await start()`.
 
-    `secret` are the 32 bytes that the processes of one cluster share. With `server_ssl` and `client_ssl` all
-    connections are TLS; without them frames are sealed, but can be read on the wire, so they are refused beyond
-    loopback (ConfigurationError) unless the settings allow it.
+    `secret` are the 32 bytes that the processes of one cluster share. With `tls` all connections are TLS; without it
+    frames are sealed, but can be read on the wire, so they are refused beyond loopback (ConfigurationError) unless the
+    settings allow it.
     """
 
     scheme = "headrace.tcp"
@@ -56,19 +63,17 @@ class TcpRpcService(RpcService):
         random: SeededRandom,
         port_option: ConfigOption[str] = TASK_MANAGER_RPC_PORT,
         advertised_host: str | None = None,
-        server_ssl: ssl.SSLContext | None = None,
-        client_ssl: ssl.SSLContext | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
+        tls: TlsIdentity | None = None,
     ) -> None:
-        if server_ssl is None:
+        if tls is None:
             refuse_plaintext(settings, bind_host)
-        super().__init__(settings, clock, random, loop or asyncio.get_running_loop())
+        super().__init__(settings, clock, random, asyncio.get_running_loop())
         self._bind_host = bind_host
         self._advertised_host = advertised_host or bind_host
         self._port_option = port_option
         self._secret = secret
-        self._server_ssl = server_ssl
-        self._client_ssl = client_ssl
+        self._server_ssl = None if tls is None else server_context(tls)
+        self._client_ssl = None if tls is None else client_context(tls)
         self.send_buffer_size = int(settings.get_option(SEND_BUFFER_SIZE))
         self.tcp_timeout_ms = settings.duration_ms(TCP_TIMEOUT)
         self._server: asyncio.Server | TlsListener | None = None

@@ -1,14 +1,13 @@
 """ShuffleServiceProcess: a shuffle service in this process: its thread for calls, its data plane, and their end."""
 
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import system_random
-from headrace.core.security.tls import TlsIdentity, client_context, server_context
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread
 from headrace.rpc.tcp import TcpRpcService
@@ -76,12 +75,7 @@ class ShuffleServiceProcess:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -106,8 +100,7 @@ class ShuffleServiceProcess:
             secret=self._secret,
             clock=self._clock,
             random=system_random(),
-            server_ssl=None if self._tls is None else server_context(self._tls),
-            client_ssl=None if self._tls is None else client_context(self._tls),
+            tls=self._tls,
         )
         await rpc.start()
         ShuffleServiceEndpoint(rpc, self.service).start()

@@ -17,7 +17,6 @@ from headrace.cluster.shuffle_master import (
 )
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import JobId, ResultPartitionId
-from headrace.core.security.tls import client_context, server_context
 from headrace.core.shuffle_descriptors import (
     PartitionDescriptor,
     ProducerDescriptor,
@@ -72,7 +71,6 @@ class RemoteShuffleMaster:
 
     async def start(self) -> None:
         """Start monitoring the service, which may start later; until then blocking results cannot be registered."""
-        tls = self._context.tls
         # It listens for want of a service that only calls; nobody is told where.
         self._rpc = TcpRpcService(
             self._context.settings.with_values({TASK_MANAGER_RPC_PORT.key: "0"}),
@@ -80,8 +78,7 @@ class RemoteShuffleMaster:
             secret=self._context.secret,
             clock=self._context.clock,
             random=self._context.random,
-            server_ssl=None if tls is None else server_context(tls),
-            client_ssl=None if tls is None else client_context(tls),
+            tls=self._context.tls,
         )
         await self._rpc.start()
         self._heard_ms = self._now_ms()

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +27,6 @@ from headrace.cluster.task_executor.external_resources import (
     EXTERNAL_RESOURCES,
     external_resource_amounts,
 )
-from headrace.cluster.task_executor.memory_limit import MEMORY_LIMIT
 from headrace.cluster.task_executor.options import (
     CPU_CORES,
     NUMBER_OF_TASK_SLOTS,
@@ -42,16 +41,10 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ResourceId
-from headrace.core.process.log_files import JOB_MANAGER, named_log_folder, private_folder
-from headrace.core.process.log_options import LOG_DIR
+from headrace.core.process.log_files import JOB_MANAGER, LOG_DIR, named_log_folder, private_folder
 from headrace.core.process.logger_tap import HEADRACE_TAP
-from headrace.core.process.memory_parts import (
-    PROCESS_MEMORY,
-    PROCESSES_PER_HOST,
-    is_memory_total_set,
-)
+from headrace.core.process.memory_parts import PROCESS_MEMORY
 from headrace.core.process.process_log import ProcessLog
-from headrace.core.process.process_memory import container_memory_bytes
 from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import (
@@ -84,11 +77,16 @@ from headrace.spark.session.session_configuration import (
     driver_addresses,
     settings_in_pod,
 )
-from headrace.spark.workers.resource_driver import KEPT_FREE_COUNT, SparkResourceDriver
+from headrace.spark.workers.resource_driver import SparkResourceDriver
 from headrace.spark.workers.worker import WorkerSpec, run_worker
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_output import OutputPipe, StandardOutput
-from headrace.spark.workers.worker_process import program_log_levels, worker_memory_bytes
+from headrace.spark.workers.worker_process import program_log_levels
+from headrace.spark.workers.worker_settings import (
+    refuse_missing_image,
+    refuse_unknown_resources,
+    worker_settings,
+)
 from headrace.spark.workers.worker_sizes import WorkerSizes
 
 if TYPE_CHECKING:
@@ -96,7 +94,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
-_IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 
 
 class NoExecutorError(HostError):
@@ -153,7 +150,7 @@ class SparkHost:
         self.master = conf["spark.master"]
         refuse_missing_image(conf)
         self._kind: MasterKind = parse_master(self.master, os.cpu_count() or 1)
-        self._worker_settings = _worker_settings(settings, conf, self._kind)
+        self._worker_settings = worker_settings(settings, conf, self._kind)
         self.sizes: Final = WorkerSizes(self._worker_settings, conf, self._kind)
         if not self._kind.is_single_process:
             refuse_unknown_resources(settings, conf)
@@ -264,14 +261,7 @@ class SparkHost:
         self.provide(python_files(self._settings))
         if self._kind.is_local:
             self._output = OutputPipe(self._scratch / "output", self._log.write_printed)
-        jobs = SparkWorkerJobs(
-            self.session.context,
-            self._body_of,
-            sizes=self.sizes,
-            secrets=TaskSecrets(self._secret, self._tls, self._worker_settings.to_dict()),
-            counted=worker_profile(self._settings),
-            description_of=self._description_of,
-        )
+        jobs = self._worker_jobs()
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
         # Whoever looks at the settings of the cluster sees the master that it really has.
@@ -282,29 +272,7 @@ class SparkHost:
             self._addresses,
         )
         self._web_monitor = web_monitor = WebMonitor(settings, self._clock, system_random())
-        entrypoint = ClusterEntrypoint(
-            self._cluster_settings(settings),
-            self._driver,
-            {
-                SOURCE_COORDINATOR: source_coordinator_factory(
-                    TaskSecrets(self._secret, self._tls)
-                ),
-                SINK_COORDINATOR: (sinks := sink_coordinator_factory(lambda: self.session.spark)),
-                LOG_COORDINATOR: sinks,
-            },
-            self._secret,
-            self._addresses.bound,
-            self._addresses.advertised,
-            self._clock,
-            system_random(),
-            tls=self._tls,
-            scratch=self._scratch,
-            show_output=None if self._kind.is_local else self._standard_output.show,
-            on_job_ended=web_monitor.job_ended,
-            on_attempt=self._attempt_begins,
-            batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
-            log_folder=self._log_folder,
-        )
+        entrypoint = self._entrypoint(settings, self._driver, web_monitor)
         cluster_id = storage_folder(settings) if is_highly_available(settings) else ""
         executor_count = 0 if self.sizes.grows_on_demand else self._kind.executor_count or 1
         warm_up = InheritableThread(
@@ -322,6 +290,55 @@ class SparkHost:
                 on_standby(leader)
 
         self._handle = handle = entrypoint.start(stands_by, on_granted, self._driver.check)
+        self._serve_clients(handle, web_monitor)
+        if self.rest is not None:
+            # It may have been frozen since it was granted the leadership: then it stands by.
+            web_monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
+            handle.announce(self.rest.address)
+        # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
+        self._stay = before_stop(self.session.context, self._leave_session)
+        if self._kind.is_single_process:
+            self._tell_ignored()
+
+    def _worker_jobs(self) -> SparkWorkerJobs:
+        return SparkWorkerJobs(
+            self.session.context,
+            self._body_of,
+            sizes=self.sizes,
+            secrets=TaskSecrets(self._secret, self._tls, self._worker_settings.to_dict()),
+            counted=worker_profile(self._settings),
+            description_of=self._description_of,
+        )
+
+    def _entrypoint(
+        self, settings: Settings, driver: SparkResourceDriver, web_monitor: WebMonitor
+    ) -> ClusterEntrypoint:
+        sinks = sink_coordinator_factory(lambda: self.session.spark)
+        return ClusterEntrypoint(
+            self._cluster_settings(settings),
+            driver,
+            {
+                SOURCE_COORDINATOR: source_coordinator_factory(
+                    TaskSecrets(self._secret, self._tls)
+                ),
+                SINK_COORDINATOR: sinks,
+                LOG_COORDINATOR: sinks,
+            },
+            self._secret,
+            self._addresses.bound,
+            self._addresses.advertised,
+            self._clock,
+            system_random(),
+            tls=self._tls,
+            scratch=self._scratch,
+            show_output=None if self._kind.is_local else self._standard_output.show,
+            on_job_ended=web_monitor.job_ended,
+            on_attempt=self._attempt_begins,
+            batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
+            log_folder=self._log_folder,
+        )
+
+    def _serve_clients(self, handle: ClusterHandle, web_monitor: WebMonitor) -> None:
         web_monitor.start(
             ControlPlane(
                 handle.dispatcher,
@@ -336,17 +353,14 @@ class SparkHost:
             identity=self._tls or given_identity(self._settings),
             is_session=self._is_session,
         )
-        if self.rest is not None:
-            # It may have been frozen since it was granted the leadership: then it stands by.
-            web_monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
-            handle.announce(self.rest.address)
-        # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
-        self._stay = before_stop(self.session.context, self._leave_session)
-        if self._kind.is_single_process and self._settings.get_option(CPU_CORES) > 1:
+
+    def _tell_ignored(self) -> None:
+        """Warn of settings that take resource profiles, where Spark has none."""
+        if self._settings.get_option(CPU_CORES) > 1:
             _LOG.warning(
                 "%s is ignored on %s: Spark has no profiles there", CPU_CORES.key, self.master
             )
-        if self._kind.is_single_process and external_resource_amounts(self._settings):
+        if external_resource_amounts(self._settings):
             _LOG.warning(
                 "%s is ignored on %s, where functions find no addresses: Spark has no profiles there",
                 EXTERNAL_RESOURCES.key,
@@ -471,64 +485,3 @@ class SparkHost:
         """The driver's folder where workers see it, or one of that name on their hosts; else empty: their own."""
         is_named = bool(self._settings.get_option(LOG_DIR))
         return str(self._log_folder) if self._kind.is_local or is_named else ""
-
-
-def refuse_missing_image(conf: Mapping[str, str]) -> None:
-    """Raise ConfigurationError where no executor could start on Kubernetes, which Spark tells its log alone."""
-    if conf["spark.master"].startswith("k8s://") and not conf.keys() & set(_IMAGES):
-        raise ConfigurationError(
-            _IMAGES[0],
-            "",
-            "executors on Kubernetes are containers: name an image with Java, Spark, Python and Headrace",
-        )
-
-
-def refuse_unknown_resources(settings: Settings, conf: Mapping[str, str]) -> None:
-    """Raise ConfigurationError where no executor has as much of an external resource as one TaskManager takes."""
-    for name, amount in external_resource_amounts(settings):
-        key = f"spark.executor.resource.{name}.amount"
-        if int(conf.get(key, "0")) < amount:
-            raise ConfigurationError(
-                EXTERNAL_RESOURCES.key,
-                name,
-                f"a TaskManager takes {amount} of it, but an executor has {conf.get(key, 'none')}: set {key} to "
-                f"{amount} or more, and spark.executor.resource.{name}.discoveryScript to a program that finds them",
-            )
-
-
-def _worker_settings(settings: Settings, conf: Mapping[str, str], kind: MasterKind) -> Settings:
-    """Return the settings of TaskManagers: `settings`, and the memory that Spark or they let each of them have."""
-    memory_bytes, own = worker_memory_bytes(conf), settings.get_option(PROCESS_MEMORY)
-    if own is not None:
-        # Each has a process of its own here, which ends by name rather than by the kernel's choice.
-        limit = settings.get(MEMORY_LIMIT.key, str(own))
-        return settings.with_values({MEMORY_LIMIT.key: limit})
-    if is_memory_total_set(settings):
-        return settings
-    if memory_bytes is None:
-        return _with_share_of_host(settings, kind)
-    return settings.with_values({PROCESS_MEMORY.key: str(memory_bytes)})
-
-
-def _with_share_of_host(settings: Settings, kind: MasterKind) -> Settings:
-    """Divide the memory of this host among the TaskManagers that may run on it, where their number is known."""
-    count = task_managers_at_most(kind, settings.get_option(CPU_CORES))
-    if count <= 1 or settings.is_set(PROCESSES_PER_HOST):
-        return settings
-    _LOG.info(
-        "each of the up to %d TaskManagers of this host counts on %d mb of its memory: %s sets another size",
-        count,
-        container_memory_bytes() // count >> 20,
-        PROCESS_MEMORY.key,
-    )
-    return settings.with_values({PROCESSES_PER_HOST.key: str(count)})
-
-
-def task_managers_at_most(kind: MasterKind, cpu_cores: float) -> int:
-    """Return the number of TaskManagers that Spark has room for on this host; 0 where other hosts run some."""
-    if kind.is_single_process:
-        return (kind.thread_count or 0) - KEPT_FREE_COUNT
-    if not kind.is_local:
-        return 0
-    per_executor = (kind.cores_per_executor or 0) // max(1, ceil(cpu_cores))
-    return (kind.executor_count or 0) * per_executor - KEPT_FREE_COUNT

@@ -187,7 +187,7 @@ class MergedRows:
 
     @property
     def size_bytes(self) -> int:
-        """What all tables hold."""
+        """Bytes that all tables hold."""
         return self._memory.size_bytes
 
     @property

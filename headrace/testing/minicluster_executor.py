@@ -12,7 +12,7 @@ from headrace.cluster.minicluster import MiniCluster
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ClusterDataSetId
-from headrace.core.process.log_options import LOG_DIR
+from headrace.core.process.log_files import LOG_DIR
 from headrace.core.randomness import system_random
 from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.messages import DataSetInfo

@@ -12,12 +12,12 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (43, 5_100),
     "checkpoint": (22, 2_830),
-    "cli": (64, 5_960),
-    "client": (9, 750),
-    "cluster": (168, 17_290),
+    "cli": (58, 5_930),
+    "client": (9, 740),
+    "cluster": (159, 17_300),
     "common": (20, 110),
     "connectors": (59, 6_190),
-    "core": (59, 6_060),
+    "core": (58, 6_060),
     "datastream": (39, 400),
     "functions": (28, 3_050),
     "gateways": (14, 1_110),
@@ -26,10 +26,10 @@ CEILINGS: Final = {
     "metrics": (25, 2_260),
     "network": (82, 9_390),
     "operators": (49, 6_020),
-    "rest": (80, 7_940),
+    "rest": (79, 7_940),
     "rpc": (18, 2_610),
-    "shuffle_service": (13, 1_450),
-    "spark": (59, 7_460),
+    "shuffle_service": (13, 1_440),
+    "spark": (59, 7_470),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (962, 99_040)
+WHEEL_CEILING: Final = (945, 99_020)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -4,7 +4,6 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
 from headrace.cli.cluster.list_clusters import (
     cluster_facts,
     local_time,
@@ -12,7 +11,12 @@ from headrace.cli.cluster.list_clusters import (
     standby_facts,
 )
 from headrace.cli.cluster.standby import Standby, find_standby, live_standbys
-from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
+from headrace.cli.jobs.cluster_command import (
+    CLUSTER_NAME,
+    ClusterCommand,
+    ClusterSession,
+    choose_cluster,
+)
 from headrace.rest.client_errors import ClusterRestartingError
 from headrace.rest.supervisions import Supervision, supervision_of
 from headrace.spark.options import MASTER

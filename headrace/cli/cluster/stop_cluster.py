@@ -5,7 +5,6 @@ from typing import Final
 
 import click
 
-from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
 from headrace.cli.cluster.standby import Standby, find_standby
 from headrace.cli.daemon.local_process import (
     IMPATIENT,
@@ -14,7 +13,12 @@ from headrace.cli.daemon.local_process import (
     StillRunningError,
     comes,
 )
-from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
+from headrace.cli.jobs.cluster_command import (
+    CLUSTER_NAME,
+    ClusterCommand,
+    ClusterSession,
+    choose_cluster,
+)
 from headrace.core.config import Settings
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import (

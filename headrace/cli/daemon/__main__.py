@@ -28,10 +28,9 @@ from headrace.client.deployed_cluster import DeployedCluster
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings
-from headrace.core.process.log_options import LOG_MAX_SIZE
+from headrace.core.process.log_files import LOG_MAX_SIZE
 from headrace.spark.executor import SparkExecutor
-from headrace.spark.job_cluster import JobCluster
-from headrace.spark.session_cluster import SessionCluster
+from headrace.spark.session_cluster import JobCluster, SessionCluster
 
 _STANDARD_INPUT: Final = 0
 

@@ -29,8 +29,7 @@ from headrace.cli.daemon.messages import (
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import DECODE_ERRORS, ErrorDomain, HeadraceError
-from headrace.core.process.log_files import named_log_folder, private_folder
-from headrace.core.process.log_options import LOG_DIR
+from headrace.core.process.log_files import LOG_DIR, named_log_folder, private_folder
 from headrace.rest.connections import TOKEN_VARIABLE
 from headrace.rest.home import (
     headrace_home,

@@ -47,7 +47,9 @@ from headrace.rest.connections import (
     FoundConnection,
     address_of,
     find_connection,
+    find_named,
     live_addresses,
+    live_connections,
 )
 
 _TARGETS: Final = ("remote",)
@@ -363,3 +365,34 @@ def _print_stack(error: HeadraceError) -> None:
             f"\n{_RULE}\n The program finished with the following exception:\n{_RULE}", err=True
         )
         click.echo(without_controls(text), err=True)
+
+
+class ClusterNameType(click.ParamType[str]):
+    """A name. The shell completes those of live clusters."""
+
+    name = "name"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            found, _ = live_connections(lambda _: None)
+        except (HeadraceError, OSError):
+            return []  # a shell's line is no place for errors
+        names = [one.connection for one in found if one.connection.name.startswith(incomplete)]
+        return [CompletionItem(one.name, help=one.address) for one in names]
+
+
+CLUSTER_NAME = ClusterNameType()
+
+
+def choose_cluster(session: ClusterSession, name: str | None) -> None:
+    """Have the session speak to the cluster of this name; without one it is that of -m, or the only one.
+
+    UsageError where both are given; NoSuchClusterError; SeveralClustersError.
+    """
+    if name is None:
+        return
+    if session.address is not None:
+        raise click.UsageError("a cluster is named by its name or by -m, not by both")
+    session.found = find_named(name, session.note)

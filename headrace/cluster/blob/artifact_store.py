@@ -27,7 +27,7 @@ _LOCK_SUFFIX: Final = ".lock"
 _MAKING: Final = ".making-"
 _PAUSE_S: Final = 0.05
 _KEPT_UNTIL_MS: Final = struct.Struct("!q")
-"""What a lock file says of an entry that was left for others, in epoch milliseconds."""
+"""Time in a lock file at which its entry was left for others, in epoch milliseconds."""
 _WAIT_S: Final = 900.0
 """Longest wait for an entry that another process makes: longer than making one may take."""
 

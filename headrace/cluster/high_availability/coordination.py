@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, SHARED_FILES
 from headrace.checkpoint.storage.file_systems import absolute_uri, child_uri, creates_atomically
 from headrace.checkpoint.storage.metadata_key import metadata_key
-from headrace.cluster.high_availability.job_graph_pointers import JobGraphPointers
+from headrace.cluster.high_availability.job_graph_store import JobGraphPointers
 from headrace.cluster.high_availability.kubernetes.kubernetes_client import KubernetesClient
 from headrace.cluster.high_availability.kubernetes.kubernetes_leader import (
     KubernetesLeader,
+    KubernetesPointers,
     kubernetes_terms,
 )
-from headrace.cluster.high_availability.kubernetes.kubernetes_pointers import KubernetesPointers
 from headrace.cluster.high_availability.leader_files import LeaderFiles
 from headrace.cluster.high_availability.leader_records import LeaderRecords
 from headrace.cluster.high_availability.lease import LeaseTerms
@@ -27,9 +27,9 @@ from headrace.cluster.high_availability.options import (
 from headrace.cluster.high_availability.zookeeper.zookeeper_client import ZooKeeperClient
 from headrace.cluster.high_availability.zookeeper.zookeeper_leader import (
     ZooKeeperLeader,
+    ZooKeeperPointers,
     zookeeper_terms,
 )
-from headrace.cluster.high_availability.zookeeper.zookeeper_pointers import ZooKeeperPointers
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import SeededRandom

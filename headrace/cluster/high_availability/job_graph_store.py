@@ -21,7 +21,7 @@ Source: Flink DefaultJobGraphStore, FileSystemBlobStore.
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -42,7 +42,6 @@ from headrace.checkpoint.storage.file_systems import (
     write_new,
 )
 from headrace.checkpoint.storage.metadata_key import MetadataKey, seal, unseal
-from headrace.cluster.high_availability.job_graph_pointers import JobGraphPointers
 from headrace.core.errors import DECODE_ERRORS
 from headrace.core.ids import BlobKey, JobId
 from headrace.core.randomness import SeededRandom
@@ -53,6 +52,25 @@ _GRAPH: Final = "graph"
 _LIST: Final = re.compile(r"recovered-(?P<epoch>[0-9]+)")
 _FOLDER: Final = re.compile(r"(?P<job>[0-9a-f]{32})-(?P<epoch>[0-9]+)")
 _OTHER_VERSION: Final = "another version of Headrace wrote it ({}): start that one, or delete it"
+
+
+class JobGraphPointers(Protocol):
+    """One pointer per job, which is opaque here. All calls block; `epoch` is the caller's term as the leader.
+
+    CheckpointStorageError; LeadershipLostError where a later leader may have read them already.
+    """
+
+    def put(self, epoch: int, job_id: JobId, pointer: bytes) -> None:
+        """Store the pointer of a job, in place of an earlier one. It is durable when this returns."""
+        ...
+
+    def read_all(self, epoch: int) -> dict[str, bytes]:
+        """Return all pointers, by the hex digits of their jobs as somebody has written them there."""
+        ...
+
+    def remove(self, epoch: int, job_id: JobId) -> None:
+        """Forget the pointer of a job, if it is there."""
+        ...
 
 
 class StoredJobGraph(msgspec.Struct, frozen=True):

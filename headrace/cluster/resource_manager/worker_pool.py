@@ -39,11 +39,11 @@ from headrace.cluster.resource_manager.worker_events import (
     WorkerStarted,
     WorkerTerminated,
 )
+from headrace.cluster.resource_manager.worker_failures import WorkerFailures
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.resource_profile import ResourceProfile
 
 _TOMBSTONES_MAX: Final = 1000
-_FAILURE_WINDOW_MS: Final = 60_000.0
 _ROOM_CHECK_MS: Final = 1_000.0
 """Interval at which a host without room for a worker is asked again: nobody tells when it has some."""
 _SPENT_CHECK_MS: Final = 1_000.0
@@ -109,21 +109,21 @@ class WorkerPool:
 
     limits: PoolLimits
     new_worker_id: Callable[[], ResourceId]
-    last_failure: str = ""
-    _last_failure_ms: float = float("-inf")
-    _last_failure_jobs: frozenset[JobId] = frozenset()
+    failures: WorkerFailures = field(init=False)
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
     _tombstones: dict[ResourceId, str] = field(default_factory=dict[ResourceId, str])
     _missing_slot_count: int = 0
     _missing_sized: Counter[ResourceProfile] = field(default_factory=Counter[ResourceProfile])
     _redundant_missing_count: int = 0
-    _failure_times_ms: list[float] = field(default_factory=list[float])
-    _paused_until_ms: float = float("-inf")
     _held_back_count: int = 0
     _room_check_due_ms: float | None = None
     _short_since_ms: float | None = None
     _is_shortage_reported: bool = False
     _is_recovering: bool = False
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        self.failures = WorkerFailures(limits.max_failures_per_minute, limits.retry_interval_ms)
 
     def handle(self, event: PoolEvent, monotonic_ms: float) -> list[PoolAction]:
         """Take one event and return what is to be done, in order."""
@@ -196,10 +196,6 @@ class WorkerPool:
         """Workers that were asked for and have not registered."""
         return sum(w.state is not WorkerState.REGISTERED for w in self._workers.values())
 
-    def start_failures_per_second(self, monotonic_ms: float) -> float:
-        """Return the rate at which workers failed before they registered, over the last minute."""
-        return len(self._recent_failures_ms(monotonic_ms)) * 1000 / _FAILURE_WINDOW_MS
-
     def decommissioned(self, worker_id: ResourceId) -> str:
         """Return why the host takes a worker away; empty where it does not."""
         worker = self._workers.get(worker_id)
@@ -213,8 +209,7 @@ class WorkerPool:
     def describe_pending(self, monotonic_ms: float, waiting: Mapping[JobId, float]) -> str:
         """Say what the wait for workers is about, for people; empty where nobody is waited for.
 
-        `waiting`: the jobs that lack slots, each with the monotonic time since which it does. The last failure is named
-        where it came after that, or was of a worker that one of them used.
+        `waiting`: the jobs that lack slots, each with the monotonic time since which it does.
         """
         parts: list[str] = []
         for state, text in (
@@ -225,7 +220,7 @@ class WorkerPool:
             if since:
                 waited_s = (monotonic_ms - min(since)) / 1000
                 parts.append(f"{len(since)} worker(s) {text} (for {waited_s:.0f} s)")
-        if monotonic_ms < self._paused_until_ms:
+        if self.failures.holds_back(monotonic_ms):
             parts.append("new workers are held back, because too many failed to start")
         maximum = self.limits.worker_count_max
         are_missing = self._missing_slot_count or +self._missing_sized
@@ -236,18 +231,14 @@ class WorkerPool:
                 parts.append(
                     f"slotmanager.number-of-slots.max allows no more than {self.limits.slots_max} slot(s)"
                 )
-        if any(
-            job_id in self._last_failure_jobs or since_ms <= self._last_failure_ms
-            for job_id, since_ms in waiting.items()
-        ):
-            parts.append(f"last failure of a worker: {self.last_failure}")
+        if self.failures.last_concerns(waiting):
+            parts.append(f"last failure of a worker: {self.failures.last}")
         return "; ".join(parts)
 
     def next_check_ms(self) -> float | None:
         """Return the next time at which `TimePassed` can have an effect, or None."""
-        due = [self._paused_until_ms] if self._paused_until_ms > float("-inf") else []
-        if self._room_check_due_ms is not None:
-            due.append(self._room_check_due_ms)
+        known = (self.failures.pause_end_ms, self._room_check_due_ms)
+        due = [at for at in known if at is not None]
         if self._short_since_ms is not None and not self._is_shortage_reported:
             due.append(self._short_since_ms + SHORTAGE_PATIENCE_MS)
         for worker in self._workers.values():
@@ -333,22 +324,11 @@ class WorkerPool:
         if worker is None:
             return
         self._remember_given_up(worker_id, diagnostics)
-        self.last_failure = f"{worker_id}: {diagnostics}"
-        self._last_failure_ms, self._last_failure_jobs = monotonic_ms, job_ids
-        if worker.state is not WorkerState.REGISTERED:
-            self._count_failure(monotonic_ms)
-
-    def _count_failure(self, monotonic_ms: float) -> None:
-        self._failure_times_ms = [*self._recent_failures_ms(monotonic_ms), monotonic_ms]
-        if len(self._failure_times_ms) > self.limits.max_failures_per_minute:
-            self._paused_until_ms = monotonic_ms + self.limits.retry_interval_ms
-
-    def _recent_failures_ms(self, monotonic_ms: float) -> list[float]:
-        return [at for at in self._failure_times_ms if monotonic_ms - at < _FAILURE_WINDOW_MS]
+        is_start = worker.state is not WorkerState.REGISTERED
+        self.failures.add(worker_id, diagnostics, monotonic_ms, job_ids, is_start=is_start)
 
     def _time_passed(self, monotonic_ms: float) -> list[PoolAction]:
-        if monotonic_ms >= self._paused_until_ms:
-            self._paused_until_ms = float("-inf")
+        self.failures.time_passed(monotonic_ms)
         actions: list[PoolAction] = []
         for worker_id, worker in list(self._workers.items()):
             if worker.leaving:
@@ -406,7 +386,7 @@ class WorkerPool:
                 left -= self._places(profile)
                 granted.append(profile)
         self._held_back_count = wanted_count - new_count + len(sized) - len(granted)
-        needs_room = self._held_back_count > 0 and monotonic_ms >= self._paused_until_ms
+        needs_room = self._held_back_count > 0 and not self.failures.holds_back(monotonic_ms)
         self._room_check_due_ms = monotonic_ms + _ROOM_CHECK_MS if needs_room else None
         actions = [] if self._is_recovering else self._give_up_surplus(-wanted_new_count)
         for profile in [*granted, *[None] * new_count]:
@@ -450,7 +430,7 @@ class WorkerPool:
 
     def _allowed(self, wanted_count: int, monotonic_ms: float) -> int:
         """Return how many of `wanted_count` new workers may be requested now."""
-        if monotonic_ms < self._paused_until_ms:
+        if self.failures.holds_back(monotonic_ms):
             return 0
         maximum = self.limits.worker_count_max
         if maximum is None:

@@ -175,7 +175,7 @@ class Workers:
 
     def _tell_shortage(self, worker_count: int) -> None:
         shortage = self._host.describe_shortage()
-        failure = self._pool.last_failure.split("\n", 1)[0]
+        failure = self._pool.failures.last.split("\n", 1)[0]
         last = f" (the last one that ended: {failure})" if failure else ""
         _LOG.warning("%d TaskManager(s) are waited for: %s%s", worker_count, shortage, last)
 
@@ -214,7 +214,7 @@ class Workers:
     @property
     def start_failures_per_second(self) -> float:
         """Workers that failed before they registered, in the last minute."""
-        return self._pool.start_failures_per_second(self._endpoint.clock.monotonic_ms())
+        return self._pool.failures.starts_per_second(self._endpoint.clock.monotonic_ms())
 
     def describe_pending(self, waiting: Mapping[JobId, float]) -> str:
         """Say what the wait of jobs for workers is about, for people; see WorkerPool."""

@@ -1,13 +1,18 @@
 """LockWatcher: a process beside a TaskManager that tells how long the interpreter lock is held there.
 
-It is forked before the TaskManager has threads and files of a job, waits for a WatcherConfiguration as its first line
-of input, then reads stacks, runs no code of users, answers one question, and ends with the TaskManager.
+InterpreterLock is the TaskManager's side: while Python runs, a thread puts off the dump of `faulthandler` again and
+again. Once C code holds the lock, no thread of Python runs, and the C thread of `faulthandler` writes the stacks into
+the pipe of the LockWatcher.
+
+The watcher is forked before the TaskManager has threads and files of a job, waits for a WatcherConfiguration as its
+first line of input, then reads stacks, runs no code of users, answers one question, and ends with the TaskManager.
 """
 
 import asyncio
 import contextlib
 import faulthandler
 import gc
+import logging
 import os
 import re
 import select
@@ -17,17 +22,20 @@ import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Final
+from threading import Event
+from typing import Final, Self
 
 import msgspec
 
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.randomness import system_random
-from headrace.core.security.tls import TlsIdentity, client_context, server_context
+from headrace.core.security.tls import TlsIdentity
+from headrace.core.threads import Thread, start_thread
 from headrace.gateways.lock_watcher import HeldLock, LockWatcherGateway
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import HEARTBEAT_TIMEOUT
+from headrace.rpc.options import HEARTBEAT_TIMEOUT, TASK_MANAGER_RPC_PORT
 from headrace.rpc.service import RpcService
 from headrace.rpc.tcp import TcpRpcService
 
@@ -46,6 +54,9 @@ DUMP_MAX_BYTES: Final = 1 << 20
 _TIMEOUT: Final = b"Timeout ("
 _FRAME: Final = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.M)
 _WAITING: Final = {"threading.py", "selectors.py", "queue.py"}
+_LOG = logging.getLogger(__name__)
+_SIGNS_IN_PERIOD: Final = 4
+_END_TIMEOUT_S: Final = 5.0
 
 
 def dump_period_s(settings: Settings) -> float:
@@ -137,7 +148,6 @@ async def serve_watcher(configuration: WatcherConfiguration) -> None:
     """Serve until the watched process is gone."""
     loop = asyncio.get_running_loop()
     clock = SystemClock()
-    tls = configuration.tls
     service = TcpRpcService(
         Settings(configuration.settings),
         bind_host=configuration.bind_host,
@@ -145,8 +155,7 @@ async def serve_watcher(configuration: WatcherConfiguration) -> None:
         secret=configuration.secret,
         clock=clock,
         random=system_random(),
-        server_ssl=None if tls is None else server_context(tls),
-        client_ssl=None if tls is None else client_context(tls),
+        tls=configuration.tls,
     )
     await service.start()
     stacks = HeldStacks(int(dump_period_s(service.settings) * 1e9), library_folders())
@@ -243,3 +252,72 @@ def _wait_and_serve(parent_pid: int) -> None:
                 return
             line += byte
     asyncio.run(serve_watcher(msgspec.json.decode(bytes(line), type=WatcherConfiguration)))
+
+
+class InterpreterLock:
+    """Watches the lock of this process, from `start` to `stop`. One per process: `faulthandler` has one timer."""
+
+    def __init__(self, configuration: WatcherConfiguration, process: WatcherProcess) -> None:
+        self._configuration: Final = configuration
+        self._process: Final = process
+        self._period_s: Final = dump_period_s(Settings(configuration.settings))
+        self._is_stopped: Final = Event()
+        self._thread: Thread | None = None
+        self.watcher_address = ""
+        """The endpoint of the LockWatcher; '' until it serves, and where there is none."""
+
+    @classmethod
+    def of(cls, configuration: TaskManagerConfiguration, process: WatcherProcess) -> Self:
+        """Return the lock of this process, which is the TaskManager's own."""
+        settings = dict(configuration.settings)
+        settings.pop(TASK_MANAGER_RPC_PORT.key, None)
+        return cls(
+            WatcherConfiguration(
+                os.getpid(),
+                configuration.bind_host,
+                configuration.advertised_host,
+                configuration.secret,
+                settings,
+                configuration.tls,
+            ),
+            process,
+        )
+
+    def start(self) -> None:
+        """Tell the watcher process after a while what to watch, so that short lives do without; nobody waits for it."""
+        self._thread = start_thread("headrace-lock-watch", self._run)
+
+    def stop(self) -> None:
+        """End both, and wait for their end."""
+        self._is_stopped.set()
+        if self._thread is not None:
+            self._thread.join(2 * _END_TIMEOUT_S)
+
+    def _run(self) -> None:
+        with (
+            open(self._process.request, "wb", buffering=0) as pipe,
+            open(self._process.answer, "rb", closefd=False) as answer,
+            contextlib.suppress(BrokenPipeError),
+        ):
+            if not self._is_stopped.wait(self._period_s):
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.write(msgspec.json.encode(self._configuration) + b"\n")
+                    self.watcher_address = answer.readline().decode().strip()
+                if self.watcher_address:
+                    self._keep_quiet(pipe.fileno())
+                else:
+                    _LOG.warning("the process that watches the interpreter lock has ended")
+        self.watcher_address = ""
+        self._process.end(_END_TIMEOUT_S)
+
+    def _keep_quiet(self, pipe: int) -> None:
+        os.set_blocking(pipe, False)
+        try:
+            while True:
+                faulthandler.dump_traceback_later(self._period_s, repeat=True, file=pipe)
+                with contextlib.suppress(BlockingIOError):
+                    os.write(pipe, RELEASED)
+                if self._is_stopped.wait(self._period_s / _SIGNS_IN_PERIOD):
+                    return
+        finally:
+            faulthandler.cancel_dump_traceback_later()

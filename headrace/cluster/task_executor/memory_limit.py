@@ -58,7 +58,7 @@ _GROWTH: Final = 1.1
 _NEAR: Final = 4
 _TENTH: Final = 10
 _TAKEN_PER_MS: Final = 4 << 20
-"""What one core takes that does nothing but allocate; twice what was measured."""
+"""Memory that one core takes that does nothing but allocate; twice as much as was measured."""
 _CORE_COUNT: Final = os.cpu_count() or 1
 _RESERVE_MIN_BYTES: Final = 256 << 20
 

@@ -8,18 +8,18 @@ import contextlib
 import logging
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
 from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.printed_output import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.external_resources import task_manager_resources
-from headrace.cluster.task_executor.interpreter_lock import InterpreterLock
-from headrace.cluster.task_executor.lock_watcher import WatcherConfiguration, WatcherProcess
+from headrace.cluster.task_executor.lock_watcher import InterpreterLock, WatcherProcess
 from headrace.cluster.task_executor.options import (
     CPU_CORES,
     NUMBER_OF_TASK_SLOTS,
@@ -28,20 +28,20 @@ from headrace.cluster.task_executor.options import (
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
-from headrace.cluster.task_executor.told_exit import ToldExit
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.process import failpoints
 from headrace.core.process.memory_parts import (
     PROCESS_MEMORY,
+    MemoryParts,
     own_memory_parts,
     process_memory_bytes,
 )
 from headrace.core.process.process_memory import physical_memory_bytes, resident_memory_bytes
 from headrace.core.process.state_memory import columnar_state_bytes
 from headrace.core.randomness import SeededRandom, quick_random, system_random
-from headrace.core.security.tls import client_context, server_context
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.messages import MemoryUsage
@@ -66,6 +66,7 @@ FATAL_EXIT_CODE: Final = 239
 _CONTROL_THREAD: Final = "headrace-control"
 _CLOSE_TIMEOUT_S: Final = 10.0
 _TELL_TIMEOUT_S: Final = 2.0
+_OWN_PACKAGE: Final = "headrace."
 
 
 class EndRequest:
@@ -224,25 +225,8 @@ class LocalTaskManager:
             local_copies=local_copies,
         )
         slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
-        addresses = configuration.external_resources
-        amounts = tuple((name, len(found)) for name, found in addresses.items())
         parts = own_memory_parts(self._settings)
-        total = task_manager_resources(self._settings, parts, amounts)
-        _LOG.info(
-            "TaskManager %s has %s in %d slot(s); memory of %s",
-            configuration.resource_id,
-            total,
-            slot_count,
-            parts,
-        )
-        if parts.is_shrunk:
-            _LOG.warning(
-                "the memory of a TaskManager, %d mb, is less than its parts take by default, so they were made smaller "
-                "and tasks have %d mb: raise %s",
-                parts.process_bytes >> 20,
-                parts.task_heap >> 20,
-                PROCESS_MEMORY.key,
-            )
+        total = self._told_resources(slot_count, parts)
         services = TaskManagerServices(
             resource_id=configuration.resource_id,
             location=self.location,
@@ -270,10 +254,33 @@ class LocalTaskManager:
                 parts.managed,
                 parts,
             ),
-            external_resources=addresses,
+            external_resources=configuration.external_resources,
             owns_process=owns_process,
         )
         return TaskExecutor(rpc_service, services)
+
+    def _told_resources(self, slot_count: int, parts: MemoryParts) -> ResourceProfile:
+        """Return what this TaskManager has for its slots, once the log tells it."""
+        configuration = self._configuration
+        addresses = configuration.external_resources
+        amounts = tuple((name, len(found)) for name, found in addresses.items())
+        total = task_manager_resources(self._settings, parts, amounts)
+        _LOG.info(
+            "TaskManager %s has %s in %d slot(s); memory of %s",
+            configuration.resource_id,
+            total,
+            slot_count,
+            parts,
+        )
+        if parts.is_shrunk:
+            _LOG.warning(
+                "the memory of a TaskManager, %d mb, is less than its parts take by default, so they were made smaller "
+                "and tasks have %d mb: raise %s",
+                parts.process_bytes >> 20,
+                parts.task_heap >> 20,
+                PROCESS_MEMORY.key,
+            )
+        return total
 
 
 def _serve(
@@ -289,41 +296,26 @@ def _serve(
     def exit_after(error: BaseException) -> None:
         exit_process(f"fatal error: {type(error).__name__}: {error}")
 
-    tls = configuration.tls
     is_own = threading.current_thread() is threading.main_thread()
-    interpreter_lock = (
-        None if lock_watcher is None else _interpreter_lock(configuration, lock_watcher)
-    )
+    lock = None if lock_watcher is None else InterpreterLock.of(configuration, lock_watcher)
 
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
-        rpc_service = TcpRpcService(
-            Settings(configuration.settings),
-            bind_host=configuration.bind_host,
-            advertised_host=configuration.advertised_host,
-            port_option=TASK_MANAGER_RPC_PORT,
-            secret=configuration.secret,
-            clock=SystemClock(),
-            random=system_random(),
-            server_ssl=None if tls is None else server_context(tls),
-            client_ssl=None if tls is None else client_context(tls),
-        )
+        rpc_service = _rpc_service(configuration)
         await rpc_service.start()
         rpc_service.on_fatal_error = control.on_fatal_error = exit_after
         executor = task_manager.create_executor(
             rpc_service,
             exit_process=exit_process,
             on_terminated=should_stop.has_ended,
-            lock_watcher_address=lambda: (
-                "" if interpreter_lock is None else interpreter_lock.watcher_address
-            ),
+            lock_watcher_address=lambda: "" if lock is None else lock.watcher_address,
             owns_process=is_own,
         )
         executor.start()
         return rpc_service, executor
 
     rpc_service, executor = control.run(start())
-    if interpreter_lock is not None:
-        interpreter_lock.start()
+    if lock is not None:
+        lock.start()
     watcher = ProcessWatcher(SystemClock(), control.loop.call_soon_threadsafe).start()
     sender = None if output is None else OutputSender(output, control, rpc_service)
     if on_started is not None:
@@ -342,13 +334,26 @@ def _serve(
             return reason
     finally:
         watcher.stop()
-        if interpreter_lock is not None:
-            interpreter_lock.stop()
+        if lock is not None:
+            lock.stop()
         if sender is not None:
             sender.close()
         # The goodbyes have been written; let them leave before the connections go.
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
+
+
+def _rpc_service(configuration: TaskManagerConfiguration) -> TcpRpcService:
+    return TcpRpcService(
+        Settings(configuration.settings),
+        bind_host=configuration.bind_host,
+        advertised_host=configuration.advertised_host,
+        port_option=TASK_MANAGER_RPC_PORT,
+        secret=configuration.secret,
+        clock=SystemClock(),
+        random=system_random(),
+        tls=configuration.tls,
+    )
 
 
 def fork_lock_watcher(settings: Settings) -> WatcherProcess | None:
@@ -363,26 +368,6 @@ def fork_lock_watcher(settings: Settings) -> WatcherProcess | None:
     except OSError as error:
         _LOG.warning("no process watches the interpreter lock: %s", error)
         return None
-
-
-def _interpreter_lock(
-    configuration: TaskManagerConfiguration, process: WatcherProcess
-) -> InterpreterLock:
-    return InterpreterLock(
-        WatcherConfiguration(
-            os.getpid(),
-            configuration.bind_host,
-            configuration.advertised_host,
-            configuration.secret,
-            {
-                key: value
-                for key, value in configuration.settings.items()
-                if key != TASK_MANAGER_RPC_PORT.key
-            },
-            configuration.tls,
-        ),
-        process,
-    )
 
 
 def _core_count() -> int:
@@ -411,3 +396,41 @@ def _exit_on_the_spot(reason: str) -> None:
     _LOG.critical("the TaskManager's process ends at once: %s", reason)
     logging.shutdown()
     os._exit(FATAL_EXIT_CODE)
+
+
+class ToldExit:
+    """Tells why the process ends when a function of a job calls `os._exit`, in whose place it stands within its block.
+
+    The kernel tells the exit code to the parent alone, and Spark's forking daemon does not listen.
+
+    `tell(reason)` returns once the reason has been sent, or cannot be. Calls of Headrace itself, of forks of this
+    process and of the threads named in `silent_threads` end the process as ever.
+    """
+
+    def __init__(self, tell: Callable[[str], None], silent_threads: tuple[str, ...]) -> None:
+        self._tell: Final = tell
+        self._silent_threads: Final = silent_threads
+        self._pid: Final = os.getpid()
+        self._exit: Final = os._exit
+
+    def __enter__(self) -> "ToldExit":
+        os._exit = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os._exit = self._exit
+
+    def __call__(self, status: int) -> NoReturn:
+        """End the process, after a word to the driver where a function of a job calls."""
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        if (
+            os.getpid() == self._pid
+            and not str(caller.f_globals.get("__name__", "")).startswith(_OWN_PACKAGE)
+            and threading.current_thread().name not in self._silent_threads
+        ):
+            with contextlib.suppress(Exception):
+                self._tell(
+                    f"os._exit({status}) was called in {caller.f_code.co_name} "
+                    f"({caller.f_code.co_filename}:{caller.f_lineno})"
+                )
+        self._exit(status)

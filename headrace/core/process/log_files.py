@@ -1,4 +1,4 @@
-"""Log files: their list in a folder, and their content piece by piece; and the log folders of clusters.
+"""Log files: their options, their list in a folder, their content piece by piece; and the log folders of clusters.
 
 A name that comes from outside is opened only if it is that of a regular file right in the folder; no link is followed.
 """
@@ -11,16 +11,15 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from headrace.core.config import Settings
+from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError
 from headrace.core.ids import ResourceId
-from headrace.core.process.log_options import LOG_DIR, LOG_FOLDERS_AGE, LOG_FOLDERS_MAX
 
 _LOG: Final = logging.getLogger(__name__)
 _FOLDER_NAME: Final = re.compile(r"headrace-\d{8}-\d{6}-\d+(-\d+)?")
@@ -33,6 +32,58 @@ PIECE_SIZE_MAX_BYTES: Final = 1 << 20
 """Largest piece of a file that is read at once: it has to fit into a message."""
 _FILE_COUNT_MAX: Final = 4096
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
+LOG_DIR: Final = ConfigOption(
+    "env.log.dir",
+    str,
+    "",
+    "Folder on each host in which every cluster makes a folder of its own for log files. Unset: the cluster's "
+    "temporary folder, which is deleted when the cluster ends; of a daemon ~/.headrace/logs.",
+)
+LOG_MAX: Final = ConfigOption(
+    "env.log.max",
+    int,
+    10,
+    "Full log files, and full files of output, that are kept of each process beside those that it writes.",
+)
+LOG_MAX_SIZE: Final = ConfigOption(
+    "env.log.max-size",
+    SizeBytes,
+    SizeBytes(10 << 20),
+    "Size at which a log file is full and a new one is begun.",
+    least=SizeBytes(4 << 10),
+)
+LOG_FOLDERS_MAX: Final = ConfigOption(
+    "headrace.log.folders-max",
+    int,
+    50,
+    "Log folders that are kept in env.log.dir, or in ~/.headrace/logs. The next cluster that starts there removes "
+    "older ones whose clusters have ended.",
+    least=1,
+)
+LOG_FOLDERS_AGE: Final = ConfigOption(
+    "headrace.log.folders-max-age",
+    timedelta,
+    timedelta(days=90),
+    "Time since the last write after which the log folder of an ended cluster is removed by the next cluster that "
+    "starts in the same place.",
+    least=timedelta(hours=1),
+)
+LOG_LEVEL: Final = ConfigOption(
+    "env.log.level",
+    str,
+    "INFO",
+    "Least level at which Headrace's own loggers write into log files; those of the program keep the levels that the "
+    "program gave them.",
+    choices=("DEBUG", "INFO", "WARN", "ERROR"),
+    synonyms=("WARNING",),
+)
+LOG_FORMAT: Final = ConfigOption(
+    "headrace.log.format",
+    str,
+    "plain",
+    "Format of log files: a text line for each message, or a JSON object on a line.",
+    choices=("plain", "json"),
+)
 
 
 class FolderInUse:

@@ -13,8 +13,13 @@ from typing import Final
 import msgspec
 
 from headrace.core.config import Settings
-from headrace.core.process.log_files import FolderInUse
-from headrace.core.process.log_options import LOG_FORMAT, LOG_LEVEL, LOG_MAX, LOG_MAX_SIZE
+from headrace.core.process.log_files import (
+    LOG_FORMAT,
+    LOG_LEVEL,
+    LOG_MAX,
+    LOG_MAX_SIZE,
+    FolderInUse,
+)
 from headrace.core.process.rotating_file import RotatingFile
 from headrace.core.redaction import DiscreetFormatter, shown_uri
 

@@ -14,12 +14,17 @@ _START_TIME: Final = 19
 _ENDED: Final = ("Z", "X", "x")
 
 
+def boot_id() -> str:
+    """Return the id of this start of the kernel; empty where nobody tells."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def kernel_word() -> str:
     """Return a word for this start of the kernel: kernels that share a folder may not share the locks of its files."""
-    try:
-        return re.sub("[^0-9a-f]", "", _BOOT_ID.read_text(encoding="ascii"))[:12] or "unknown"
-    except (OSError, ValueError):
-        return "unknown"
+    return re.sub("[^0-9a-f]", "", boot_id())[:12] or "unknown"
 
 
 def start_ticks(pid: int, proc: Path = _PROC) -> int:

@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.core.config import ConfigOption, parse_ports
 from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.process.process_start import boot_id
 from headrace.core.security.tls import RefusalLog, TlsListener
 
 DATA_PORT: Final = ConfigOption(
@@ -30,12 +31,10 @@ _CREDENTIALS: Final = struct.Struct("iII")
 
 def host_id() -> str:
     """Return a text that is equal for processes that can reach each other's Unix sockets."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        namespace = os.stat("/proc/self/ns/net").st_ino
-    except OSError:
+    boot, namespace = boot_id(), Path("/proc/self/ns/net")
+    if not boot or not namespace.exists():
         return f"{socket.gethostname()}:{os.getuid()}"
-    return f"{boot}:{namespace}:{os.getuid()}"
+    return f"{boot}:{namespace.stat().st_ino}:{os.getuid()}"
 
 
 def is_of_own_user(connection: socket.socket) -> bool:

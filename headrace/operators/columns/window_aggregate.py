@@ -18,7 +18,7 @@ from headrace.functions.specs.columnar_specs import EventTimeWindows
 from headrace.functions.specs.operator_specs import WindowAggregateSpec
 from headrace.functions.windowing.assigners import SlidingWindows, TumblingWindows
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
-from headrace.operators.columns.accumulators import AccumulatorTable
+from headrace.operators.columns.accumulator_table import AccumulatorTable
 from headrace.operators.columns.integer_columns import Codes, encoded, first_rows, group_codes
 from headrace.operators.columns.window_aggregate_state import FiringWindow, WindowAggregateState
 from headrace.operators.columns.window_assignment import (

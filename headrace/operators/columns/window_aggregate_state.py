@@ -20,12 +20,8 @@ import pyarrow as pa
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.types.arrow_types import VALUE_COLUMN, arrow_type_of, data_schema
-from headrace.operators.columns.accumulators import (
-    AccumulatorTable,
-    FrozenAccumulators,
-    SlotIndexes,
-    WindowStarts,
-)
+from headrace.operators.columns.accumulator_table import AccumulatorTable, FrozenAccumulators
+from headrace.operators.columns.accumulators import SlotIndexes, WindowStarts
 from headrace.operators.columns.integer_columns import Codes
 from headrace.operators.columns.window_assignment import WindowPairs
 from headrace.state.columnar_rows import ColumnarState, FrozenTables
@@ -38,7 +34,7 @@ from headrace.state.restored_keyed_state import KeySpace
 _NAME: Final = "window-aggregates"
 _HAS_FIRED: Final = "has_fired"
 _SLOT_BYTES: Final = 140
-"""What a slot takes beside its key and its accumulators: in the window's table, in two lists, and as an integer."""
+"""Bytes of a slot beside its key and its accumulators: in the window's table, in two lists, and as an integer."""
 _SAMPLED_KEYS: Final = 16
 _COUNTED_ROWS: Final = 4_096
 """Pairs of row and window after which to count again what is held."""

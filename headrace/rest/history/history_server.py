@@ -12,7 +12,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import start_thread
 from headrace.rest.authentication import AsgiApplication, RestGuard
-from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
+from headrace.rest.history.archive_catalog import ArchiveCatalog, OverviewCache, RetentionRules
 from headrace.rest.history.history_app import History, create_history_app
 from headrace.rest.history.options import (
     ARCHIVE_DIRECTORY,
@@ -25,7 +25,6 @@ from headrace.rest.history.options import (
     HISTORY_RETAINED_TTL,
     HISTORY_WORK_DIRECTORY,
 )
-from headrace.rest.history.overview_cache import OverviewCache
 from headrace.rest.home import headrace_home
 from headrace.rest.http_server import HttpServer, ListeningPlace
 

@@ -45,9 +45,9 @@ from headrace.graph.job_graph import (
     VertexPayloads,
 )
 from headrace.spark.dataframes.dataframes import dataframe_named
+from headrace.task.batch.dataframe_rows import dataframe_column
 from headrace.task.batch.edge_rows import EdgeRows
 from headrace.task.batch.stage_rows import RECEIVER, row_column
-from headrace.task.batch.stage_task import dataframe_column
 from headrace.task.user_payloads import load_specs, load_types
 
 _FORWARD: Final = PartitionerSpec(PartitionerKind.FORWARD)

@@ -51,7 +51,7 @@ from headrace.spark.batch.dataframe_borders import (
     reads_dataframe,
     spark_condition,
 )
-from headrace.task.batch.stage_task import dataframe_column
+from headrace.task.batch.dataframe_rows import dataframe_column
 from headrace.task.user_payloads import load_specs, load_types
 
 _LOG: Final = logging.getLogger(__name__)

@@ -81,7 +81,7 @@ class ReportChannel:
             else None
         )
         self.sender: Final = ReportSender(context.accumulator([], self._param), pipe_path)
-        """What the stages of the job are given."""
+        """Accumulator that the stages of the job are given."""
 
     def close(self) -> None:
         """Take no more reports."""

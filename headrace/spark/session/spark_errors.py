@@ -24,12 +24,9 @@ _LOST_TASK: Final = re.compile(
 # The condition that Spark's worker raises, and what pickles of ours need.
 _VERSION_MISMATCH: Final = "PYTHON_VERSION_MISMATCH"
 _OWN_PACKAGES: Final = (
-    "headrace", "cloudpickle", "msgspec", "pyarrow", "uvloop", "numpy", "zlib_ng",
+    "headrace", "pyspark", "py4j", "cloudpickle", "msgspec", "pyarrow", "uvloop", "numpy", "zlib_ng",
 )  # fmt: skip
-_OWN_MODULES: Final = re.compile(rf"No module named '(?:{'|'.join(_OWN_PACKAGES)})\b")
-_NO_PACKAGE: Final = re.compile(
-    rf"No module named '?(?P<package>pyspark|py4j|{'|'.join(_OWN_PACKAGES)})\b"
-)
+_NO_PACKAGE: Final = re.compile(rf"No module named '?(?P<package>{'|'.join(_OWN_PACKAGES)})\b")
 # ENOENT, ENOEXEC, EACCES, ENOTDIR, ENAMETOOLONG and ELOOP stay; others, such as ENOMEM, pass: that host tries again.
 _LASTING_ERRNO: Final = "(?:2|8|13|20|36|40)"
 _NOT_RUN: Final = re.compile(
@@ -137,7 +134,7 @@ def unusable_worker(diagnostics: str) -> HostError | None:
     first_line = diagnostics.split("\n", 1)[0]
     if _VERSION_MISMATCH in diagnostics:
         return UnusableWorkerError(_sentence_of(diagnostics, "Python in worker"))
-    if _OWN_MODULES.search(first_line):
+    if _NO_PACKAGE.search(first_line):
         return UnusableWorkerError(first_line)
     refused = _OWN_SETTINGS.match(first_line)
     if refused is not None:

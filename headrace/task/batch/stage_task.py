@@ -8,7 +8,7 @@ Source: Flink BatchExecutionKeyedStateBackend, MultiInputSortingDataInput.
 import math
 import numbers
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -37,13 +37,13 @@ from headrace.core.process.state_memory import row_buffer_bytes
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
 from headrace.core.types.arrow_types import data_schema
-from headrace.functions.ingest import Ingested, IngestedBatch, IngestedEnd
 from headrace.functions.source import InputStatus
 from headrace.graph.job_graph import JobEdge, JobVertex, PartitionerKind, VertexPayloads
 from headrace.metrics.groups import MetricGroup
 from headrace.network.batches.channel_selectors import ChannelSelector, create_selector
 from headrace.network.gates.partition_requests import AnswerVerdict
 from headrace.operators.runtime.operator import OneInputOperator, SourceOperator, TwoInputOperator
+from headrace.task.batch.dataframe_rows import DataFrameRows
 from headrace.task.batch.edge_rows import EdgeRows, PackedRows, int32_column, unpacked
 from headrace.task.batch.sorted_rows import OrderedRows, SortedRows
 from headrace.task.batch.stage_rows import (
@@ -156,60 +156,6 @@ class _Listener:
         raise AssertionError("a stage reads no partitions of tasks")
 
 
-def dataframe_column(index: int) -> str:
-    """Return the name that the column of a DataFrame at this place has on its way into a stage."""
-    return f"c{index}"
-
-
-class _DataFrameRows:
-    """Implements IngestDoor and Ingest: the rows of a DataFrame that Spark gives to this task are its one partition.
-
-    Columns that nobody reads do not come; they are nulls.
-    """
-
-    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
-        self._batches: Final = batches
-        self._schema: Final = schema
-        self._row_count = 0
-        self._partition = 0
-
-    def register(
-        self,
-        job_id: JobId,
-        operator_id: OperatorId,
-        subtask_index: int,
-        attempt: ExecutionAttemptId,
-        on_data: Callable[[], None],
-        accepted_row_counts: Mapping[int, int],
-    ) -> "_DataFrameRows":
-        self._partition = subtask_index
-        return self
-
-    def poll(self) -> Ingested | None:
-        arrow = next(self._batches, None)
-        if arrow is None:
-            return IngestedEnd(self._partition, self._row_count)
-        names = arrow.schema.names
-        columns = [
-            arrow.column(name) if name in names else pa.nulls(arrow.num_rows, field.type)
-            for name, field in zip(
-                map(dataframe_column, range(len(self._schema))), self._schema, strict=True
-            )
-        ]
-        rows = pa.RecordBatch.from_arrays(columns, names=self._schema.names)
-        start, self._row_count = self._row_count, self._row_count + arrow.num_rows
-        return IngestedBatch(self._partition, 0, start, rows)
-
-    def pause(self, partitions: frozenset[int]) -> None:
-        """Nothing waits for these rows but their one reader."""
-
-    def forget_before(self, partition: int) -> None:
-        """There is one."""
-
-    def close(self) -> None:
-        """Spark ends the rows."""
-
-
 def edge_forms(
     vertex: JobVertex,
     types: Sequence[OperatorTypes],
@@ -288,7 +234,7 @@ class StageTask:
         specs = load_specs(vertex, payloads)
         if spec.reads_dataframe:
             schema = data_schema(types[0].output.value_type)
-            door = _DataFrameRows((batch for batch in batches if batch.num_rows), schema)
+            door = DataFrameRows((batch for batch in batches if batch.num_rows), schema)
             self._environment = replace(self._environment, ingest=door)
         edges = [one.edge for one in spec.edges]
         forms = edge_forms(vertex, types, edges, spec.as_columns)

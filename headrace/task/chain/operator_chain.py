@@ -55,11 +55,11 @@ from headrace.task.chain.outputs import (
     NetworkTarget,
     OperatorOutput,
     PacedTarget,
+    RowsWanted,
     Target,
     WrittenTarget,
 )
 from headrace.task.chain.queryable_state import ReadOperator
-from headrace.task.chain.rows_wanted import RowsWanted
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.process.log_options import LOG_DIR
+from headrace.core.process.log_files import LOG_DIR
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

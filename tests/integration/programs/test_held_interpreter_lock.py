@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.cli.jobs.job_reader import JobReader
+from headrace.cli.jobs.top import JobReader
 from headrace.cli.jobs.top_view import plain_lines
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.core.clock import SystemClock

@@ -14,9 +14,8 @@ from headrace.api import executors
 from headrace.api.client.program_end import JobLeftBehindError
 from headrace.cli.logs import describe
 from headrace.cli.main import COMMANDS, cli, main
-from headrace.cli.program_options import PYTHON_OPTIONS
+from headrace.cli.program_options import PYTHON_OPTIONS, program_settings
 from headrace.cli.run import run
-from headrace.cli.run_settings import program_settings
 from headrace.core.errors import UserCodeError
 from headrace.core.lifecycle import JobStatus
 

@@ -8,8 +8,7 @@ import click
 import pytest
 
 from headrace.api.executors import set_default_settings
-from headrace.cli.program_options import PYTHON_OPTIONS
-from headrace.cli.run_settings import program_settings
+from headrace.cli.program_options import PYTHON_OPTIONS, program_settings
 from headrace.rest.client_errors import NoSuchClusterError, SeveralClustersError
 from headrace.rest.connections import ClusterConnection, write_connection
 from tests.unit.cli.shell import Shell

@@ -21,7 +21,7 @@ from headrace.checkpoint.storage.metadata_format import abandonment
 from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
 from headrace.cli import snapshots as snapshot_commands
 from headrace.cli.main import cli
-from headrace.cli.run_settings import recovery_settings
+from headrace.cli.program_options import recovery_settings
 from headrace.cli.snapshots import key_settings
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings, bytes_text

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from fastapi import Response
 
-from headrace.cli.jobs.log_follower import LogFollower
-from headrace.cli.jobs.logs import follow_log
+from headrace.cli.jobs.logs import LogFollower, follow_log
 from headrace.core.process.log_files import LogPiece, read_log_file
 from headrace.core.process.rotating_file import RotatingFile
 from headrace.rest.client import RestClient

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,7 +14,6 @@ from tests.unit.rpc.sample_endpoints import (
 )
 
 SECRET = b"s" * 32
-CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -1,7 +1,6 @@
 """Calls over real sockets, on asyncio's loop and on uvloop: sharing, loss, strangers, limits, TLS, threads."""
 
 import asyncio
-import ssl
 import threading
 
 import pytest
@@ -10,10 +9,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import ConfigOption
 from headrace.core.errors import PortInUseError, RemoteError
 from headrace.core.security.tls import (
-    TlsIdentity,
-    client_context,
     generate_identity,
-    server_context,
 )
 from headrace.core.threads import start_thread
 from headrace.rpc.errors import (
@@ -38,7 +34,7 @@ from tests.unit.rpc.sample_endpoints import (
     LedgerGateway,
     UnofferedGateway,
 )
-from tests.unit.rpc.tcp_services import CERTIFICATE, Run, ledger_and_gateway, make_service, started
+from tests.unit.rpc.tcp_services import Run, ledger_and_gateway, make_service, started
 
 pytestmark = pytest.mark.integration
 
@@ -197,13 +193,9 @@ def test_what_waits_for_a_connection_is_bounded(run: Run) -> None:
 
 
 def test_with_certificates_everything_is_encrypted(run: Run) -> None:
-    server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server_ssl.load_cert_chain(CERTIFICATE)
-    client_ssl = ssl.create_default_context(cafile=str(CERTIFICATE))
-
     async def scenario() -> None:
-        options = {"server_ssl": server_ssl, "client_ssl": client_ssl}
-        callee, caller = make_service(**options), make_service(**options)
+        identity = generate_identity(SystemClock().now_ms())
+        callee, caller = make_service(tls=identity), make_service(tls=identity)
         async with started(callee, caller, plain := make_service()):
             ledger, gateway = await ledger_and_gateway(callee, caller)
             assert await gateway.echo(bytes(100_000)) == bytes(100_000)
@@ -214,13 +206,10 @@ def test_with_certificates_everything_is_encrypted(run: Run) -> None:
 
 
 def test_a_process_with_the_secret_and_another_cluster_s_certificate_is_refused(run: Run) -> None:
-    def options(identity: TlsIdentity) -> dict[str, ssl.SSLContext]:
-        return {"server_ssl": server_context(identity), "client_ssl": client_context(identity)}
-
     async def scenario() -> None:
         ours, theirs = (generate_identity(SystemClock().now_ms()) for _ in range(2))
-        callee, caller = make_service(**options(ours)), make_service(**options(ours))
-        async with started(callee, caller, stranger := make_service(**options(theirs))):
+        callee, caller = make_service(tls=ours), make_service(tls=ours)
+        async with started(callee, caller, stranger := make_service(tls=theirs)):
             ledger, gateway = await ledger_and_gateway(callee, caller)
             assert await gateway.echo(b"x") == b"x"
             with pytest.raises(RpcConnectionError):

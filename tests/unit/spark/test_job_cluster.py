@@ -1,7 +1,7 @@
 """A cluster for one job ends when nobody brings the job, or nobody asks about it any more."""
 
 from headrace.core.lifecycle import JobStatus
-from headrace.spark.job_cluster import JOB_WAIT_MS, RESULT_WAIT_MS, JobEnd
+from headrace.spark.session_cluster import JOB_WAIT_MS, RESULT_WAIT_MS, JobEnd
 
 
 def test_it_waits_for_its_job_and_ends_where_none_comes() -> None:

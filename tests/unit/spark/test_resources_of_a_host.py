@@ -4,12 +4,12 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.spark.host import (
+from headrace.spark.master import parse_master
+from headrace.spark.workers.worker_settings import (
     refuse_missing_image,
     refuse_unknown_resources,
     task_managers_at_most,
 )
-from headrace.spark.master import parse_master
 
 TWO_GPUS = Settings({"external-resources": "gpu", "external-resource.gpu.amount": "2"})
 AMOUNT = "spark.executor.resource.gpu.amount"

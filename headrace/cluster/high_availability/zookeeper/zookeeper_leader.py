@@ -1,4 +1,4 @@
-"""ZooKeeperLeader: who leads a cluster, as two nodes of ZooKeeper.
+"""ZooKeeperLeader: who leads a cluster, as two nodes of ZooKeeper; ZooKeeperPointers: its stored job graphs.
 
 An epoch is taken by a transaction that only one of two contenders gets through. The lease is judged by the observer as
 everywhere, not by the expiry of an ephemeral node: a leader cannot learn when the servers let its session expire, only
@@ -10,9 +10,14 @@ from typing import Final
 from headrace.checkpoint.storage.metadata_key import MetadataKey
 from headrace.cluster.high_availability.leader_records import SealedLeaderRecord
 from headrace.cluster.high_availability.lease import LeaderRecord, LeaseTerms
-from headrace.cluster.high_availability.zookeeper.options import SESSION_TIMEOUT
-from headrace.cluster.high_availability.zookeeper.zookeeper_client import LEADER, ZooKeeperClient
+from headrace.cluster.high_availability.zookeeper.zookeeper_client import (
+    JOB_GRAPHS,
+    LEADER,
+    SESSION_TIMEOUT,
+    ZooKeeperClient,
+)
 from headrace.core.config import Settings
+from headrace.core.ids import JobId
 
 _RETRY_PERIOD_MAX_MS: Final = 1_000.0
 
@@ -55,3 +60,24 @@ def zookeeper_terms(settings: Settings) -> LeaseTerms:
     timeout_ms = settings.get_option(SESSION_TIMEOUT).total_seconds() * 1000
     deadline_ms = timeout_ms * 2 / 3
     return LeaseTerms(timeout_ms, deadline_ms, min(_RETRY_PERIOD_MAX_MS, deadline_ms / 4))
+
+
+class ZooKeeperPointers:
+    """Implements JobGraphPointers. ZooKeeper refuses those of an earlier leader.
+
+    Source: Flink ZooKeeperStateHandleStore.
+    """
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client: Final = client
+
+    def put(self, epoch: int, job_id: JobId, pointer: bytes) -> None:
+        self._client.put(epoch, JOB_GRAPHS, job_id.hex(), content=pointer)
+
+    def read_all(self, epoch: int) -> dict[str, bytes]:
+        return {
+            name: self._client.read(JOB_GRAPHS, name) for name in self._client.children(JOB_GRAPHS)
+        }
+
+    def remove(self, epoch: int, job_id: JobId) -> None:
+        self._client.remove(epoch, JOB_GRAPHS, job_id.hex())

@@ -24,9 +24,11 @@ from headrace.cluster.job_master.checkpointing.checkpoint_notifier import Checkp
 from headrace.cluster.job_master.checkpointing.checkpoint_statistics_tracker import (
     CheckpointStatisticsTracker,
 )
-from headrace.cluster.job_master.checkpointing.checkpoint_tasks import CheckpointTasks
+from headrace.cluster.job_master.checkpointing.checkpoint_tasks import (
+    CheckpointTasks,
+    describe_expired,
+)
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.expired_checkpoint import describe_expired
 from headrace.cluster.job_master.checkpointing.final_checkpoint import FinalCheckpoint
 from headrace.cluster.job_master.checkpointing.job_lineage import JobLineage
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
@@ -88,8 +90,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
 )
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.scheduler.event_queue import EventQueue
-from headrace.cluster.job_master.scheduler.scheduler import Scheduler
+from headrace.cluster.job_master.scheduler.scheduler import EventQueue, Scheduler
 from headrace.cluster.leadership import always_leads
 from headrace.core.barriers import (
     NEVER_UNALIGNED,

@@ -16,7 +16,7 @@ from headrace.cluster.job_master.checkpointing.checkpoint_history import (
     CheckpointHistory,
     TrackedCheckpoint,
 )
-from headrace.cluster.job_master.checkpointing.expired_checkpoint import name_of
+from headrace.cluster.job_master.checkpointing.checkpoint_tasks import name_of
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.core.barriers import SnapshotKind
 from headrace.core.clock import Clock

@@ -52,7 +52,7 @@ class JobLineage:
         self._statistics: Final = statistics
         self._is_refused = False
         self.deletion_left: DeletionLeft | None = None
-        """What the storage has not deleted at the job's end; None where nothing is left."""
+        """Files that the storage has not deleted at the job's end; None where nothing is left."""
 
     async def recover(self) -> CompletedCheckpoint | None:
         """Take over the job's lineage, commit its open output, and return what the job starts from. CheckpointError."""

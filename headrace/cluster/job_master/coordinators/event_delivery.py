@@ -1,20 +1,23 @@
-"""EventDelivery: delivers coordinators' events to subtasks, in order and each once, also where messages are lost.
+"""Delivery of coordinators' events to subtasks: in order, each once, and on the right side of each barrier.
 
 An event that may not have arrived is sent again, under the same number, before the next one. A checkpoint of the
 coordinators waits until all events have arrived: their state counts events as delivered, and a barrier must not reach a
-subtask before them. Runs on the JobMaster's main thread.
+subtask before them. EventDelivery does so on the JobMaster's main thread.
+
+An event that a coordinator sends after its part of checkpoint n must reach a subtask after barrier n, or it would be in
+both states or in neither: OperatorEventValve holds it back.
 Source: Flink OperatorCoordinatorHolder, SubtaskGatewayImpl, which fail the subtask instead of sending again.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RecipientUnreachableError
 
@@ -98,3 +101,76 @@ class EventDelivery:
     def _tell_if_quiet(self) -> None:
         if self.is_quiet:
             self._on_quiet()
+
+
+@dataclass(frozen=True)
+class HeldEvent:
+    """An event on its way to a subtask."""
+
+    subtask: ExecutionVertexId
+    operator_id: OperatorId
+    payload: bytes
+
+
+@dataclass
+class _Gate:
+    closed_for: set[int] = field(default_factory=set[int])
+    held: list[HeldEvent] = field(default_factory=list[HeldEvent])
+
+
+class OperatorEventValve:
+    """Holds events back from a subtask between its coordinator's snapshot and its own; one gate for each. Pure.
+
+    A gate opens again when the subtask has acknowledged the checkpoint, as the acknowledgement is sent behind all that
+    it sent before its barrier. It also opens when the checkpoint is published or aborted. Events that wait for an
+    attempt that has ended are dropped: the coordinator hears to which checkpoint that subtask is reset.
+    """
+
+    def __init__(self) -> None:
+        self._gates: dict[ExecutionVertexId, _Gate] = {}
+
+    @property
+    def holds_events(self) -> bool:
+        """Whether anything waits: the next snapshot has to, too, as it would count this as delivered."""
+        return any(gate.held for gate in self._gates.values())
+
+    def close(self, checkpoint_id: int, subtasks: Iterable[ExecutionVertexId]) -> None:
+        """The coordinators are snapshotted for this checkpoint, right now."""
+        assert not self.holds_events
+        for subtask in subtasks:
+            self._gates.setdefault(subtask, _Gate()).closed_for.add(checkpoint_id)
+
+    def pass_on(self, event: HeldEvent) -> bool:
+        """Whether the event may go now; otherwise it is kept."""
+        gate = self._gates.get(event.subtask)
+        if gate is None:
+            return True
+        gate.held.append(event)
+        return False
+
+    def acknowledged(self, subtask: ExecutionVertexId, checkpoint_id: int) -> list[HeldEvent]:
+        """The subtask has passed the barrier; returns what may go now, in order."""
+        gate = self._gates.get(subtask)
+        if gate is None:
+            return []
+        # Barriers come in rising order: it has passed the lower ones too.
+        gate.closed_for = {each for each in gate.closed_for if each > checkpoint_id}
+        return self._open(subtask, gate)
+
+    def ended(self, checkpoint_id: int) -> list[HeldEvent]:
+        """The checkpoint was published or aborted."""
+        released: list[HeldEvent] = []
+        for subtask, gate in list(self._gates.items()):
+            gate.closed_for.discard(checkpoint_id)
+            released += self._open(subtask, gate)
+        return released
+
+    def subtask_gone(self, subtask: ExecutionVertexId) -> None:
+        """The attempt has ended: nothing that was meant for it is for its successor."""
+        self._gates.pop(subtask, None)
+
+    def _open(self, subtask: ExecutionVertexId, gate: _Gate) -> list[HeldEvent]:
+        if gate.closed_for:
+            return []
+        del self._gates[subtask]
+        return gate.held

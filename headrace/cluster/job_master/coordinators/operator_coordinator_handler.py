@@ -14,8 +14,11 @@ from typing import Any, Final
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
-from headrace.cluster.job_master.coordinators.event_delivery import EventDelivery
-from headrace.cluster.job_master.coordinators.event_valve import HeldEvent, OperatorEventValve
+from headrace.cluster.job_master.coordinators.event_delivery import (
+    EventDelivery,
+    HeldEvent,
+    OperatorEventValve,
+)
 from headrace.cluster.job_master.coordinators.operator_coordinator import (
     NO_LATER_CALLS,
     CheckpointedCoordinator,

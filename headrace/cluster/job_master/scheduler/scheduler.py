@@ -4,9 +4,10 @@ Runs on the JobMaster's main thread; no event may re-enter a handler, so events 
 Source: Flink AdaptiveScheduler, DefaultScheduler.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.connections.cached_results import DataSetLookup
@@ -26,7 +27,6 @@ from headrace.cluster.job_master.failover.restart_strategies import RestartStrat
 from headrace.cluster.job_master.results.cached_inputs import CachedInputs, DataSetPlaces
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
 from headrace.cluster.job_master.scheduler.deployment_plan import registrations_of
-from headrace.cluster.job_master.scheduler.event_queue import EventQueue
 from headrace.cluster.job_master.scheduler.execution_deployer import ExecutionDeployer
 from headrace.cluster.job_master.scheduler.scheduler_states import (
     Created,
@@ -50,6 +50,8 @@ from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.messages import ErrorInfo, ExecutionReport
 from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import JobGraph
+
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
@@ -467,3 +469,24 @@ class Scheduler:
                     # Nothing will be deployed any more: what is lost need not be replaced.
                     self.services.slots.declare(())
             following = following.enter()
+
+
+class EventQueue(Generic[E]):
+    """Calls `handle` for each event, to its end before the next. One thread; where it raises, the rest stays queued."""
+
+    def __init__(self, handle: Callable[[E], None]) -> None:
+        self._handle: Final = handle
+        self._events: deque[E] = deque()
+        self._is_handling = False
+
+    def put(self, event: E) -> None:
+        """Handle the event now, or from within a handler once that has returned."""
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                self._handle(self._events.popleft())
+        finally:
+            self._is_handling = False

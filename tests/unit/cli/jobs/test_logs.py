@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.cli.jobs.log_follower import LogFollower
-from headrace.cli.jobs.logs import follow_log
+from headrace.cli.jobs.logs import LogFollower, follow_log
 from headrace.rest.client import RestClient
 from tests.unit.cli.shell import Shell
 from tests.unit.rest.fake_cluster import Answer, fake_cluster

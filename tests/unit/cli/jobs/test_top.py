@@ -17,9 +17,7 @@ from headrace.cli.jobs.job_figures import (
     checkpoint_figures,
     vertex_figures,
 )
-from headrace.cli.jobs.job_reader import JobReader
-from headrace.cli.jobs.keys import keyboard
-from headrace.cli.jobs.top import watch
+from headrace.cli.jobs.top import JobReader, keyboard, watch
 from headrace.cli.jobs.top_view import BAR_WIDTH, bar_lengths, bar_of, columns_for, screen_of
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.metrics.event_time import lag_ms

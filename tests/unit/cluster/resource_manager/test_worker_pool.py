@@ -199,12 +199,12 @@ def test_too_many_failures_hold_new_requests_back_for_a_while() -> None:
 def test_the_rate_of_failures_is_that_of_the_last_minute() -> None:
     pool = new_pool()
     pool.handle(missing(2), 0)
-    assert pool.start_failures_per_second(0) == 0
+    assert pool.failures.starts_per_second(0) == 0
     pool.handle(WorkerTerminated(W1, "gone"), 1_000)
     pool.handle(WorkerTerminated(W2, "gone"), 2_000)
-    assert pool.start_failures_per_second(2_000) == 2 / 60
-    assert pool.start_failures_per_second(61_000) == 1 / 60
-    assert pool.start_failures_per_second(62_000) == 0
+    assert pool.failures.starts_per_second(2_000) == 2 / 60
+    assert pool.failures.starts_per_second(61_000) == 1 / 60
+    assert pool.failures.starts_per_second(62_000) == 0
 
 
 def test_one_that_had_registered_is_no_failure_to_start() -> None:
@@ -212,7 +212,7 @@ def test_one_that_had_registered_is_no_failure_to_start() -> None:
     pool.handle(missing(1), 0)
     pool.handle(WorkerRegistered(W1), 1)
     pool.handle(WorkerTerminated(W1, "gone"), 2)
-    assert pool.start_failures_per_second(2) == 0
+    assert pool.failures.starts_per_second(2) == 0
 
 
 def test_a_started_worker_that_does_not_register_in_time_is_replaced() -> None:

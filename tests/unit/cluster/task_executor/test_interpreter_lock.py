@@ -10,7 +10,7 @@ from testkit.waiting import wait_until
 # A process of its own: `faulthandler` has one timer, which belongs to the test runner here.
 PROGRAM: Final = """
 import os, sys
-from headrace.cluster.task_executor.interpreter_lock import InterpreterLock
+from headrace.cluster.task_executor.lock_watcher import InterpreterLock
 from headrace.cluster.task_executor.lock_watcher import WatcherConfiguration, WatcherProcess
 from testkit.waiting import wait_until
 

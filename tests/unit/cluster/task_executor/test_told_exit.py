@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import os, sys
-from headrace.cluster.task_executor.told_exit import ToldExit
+from headrace.cluster.task_executor.task_manager_runner import ToldExit
 from headrace.core.threads import start_thread
 
 def tell(reason):

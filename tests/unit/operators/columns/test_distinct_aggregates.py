@@ -21,7 +21,7 @@ from headrace.functions.specs.columnar_specs import (
     SlicedAggregation,
 )
 from headrace.functions.specs.operator_specs import ColumnAggregate
-from headrace.operators.columns import distinct_values
+from headrace.operators.columns import partial_aggregates
 from headrace.state.keyed_chunks import read_tables
 from headrace.testing.operator_harness import (
     HARNESS_KEY_GROUPS,
@@ -168,7 +168,7 @@ def test_random_rows_give_what_plain_python_gives(way: Any, batches: list[Any]) 
     assert found(harness, keys) == expected(kind, keys, batches)
 
 
-@given(st.lists(rows_drawn, max_size=2), st.sampled_from([1, distinct_values.VALUES_PER_ROW]))
+@given(st.lists(rows_drawn, max_size=2), st.sampled_from([1, partial_aggregates.VALUES_PER_ROW]))
 @example([batch for batch in BATCHES if isinstance(batch, list)], 1)
 def test_sessions_count_each_value_once(batches: list[list[Drawn]], longest: int) -> None:
     gap = 4
@@ -200,7 +200,7 @@ def test_sessions_count_each_value_once(batches: list[list[Drawn]], longest: int
             groups.setdefault((key, start), []).append(row)
             reach = row[-1] + gap
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct_values, "VALUES_PER_ROW", longest)
+        patch.setattr(partial_aggregates, "VALUES_PER_ROW", longest)
         steps = second_steps(local, steps_of(list(batches), row_of))
         harness = run_all_cuts(sessions, steps)
     assert found(harness, ("key",)) == counted(groups)
@@ -210,7 +210,7 @@ def test_sessions_count_each_value_once(batches: list[list[Drawn]], longest: int
 def test_lists_that_are_cut_hold_the_same_values(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distinct_values, "VALUES_PER_ROW", 2)
+    monkeypatch.setattr(partial_aggregates, "VALUES_PER_ROW", 2)
     drawn: list[Drawn] = [("a", n, None if n % 3 else f"text {n}", n % 10) for n in range(9)]
     drawn += [("b", 1, "x", 5), ("b", None, None, 5)]
     batches: list[list[Drawn] | int] = [drawn, 8, [*drawn[:5], ("a", 100, "y", 9)], 50]
@@ -248,7 +248,7 @@ def test_a_stored_list_is_cut_and_its_first_piece_alone_stands_for_rows(
     local.finish()
     harness = sliced()
     harness.perform(Rows(local.output.rows))
-    monkeypatch.setattr(distinct_values, "VALUES_PER_ROW", 2)
+    monkeypatch.setattr(partial_aggregates, "VALUES_PER_ROW", 2)
     assert stored_lists(harness) == [
         ([1, 3], [], ["a"], 3),
         ([5], [], [], 0),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.operators.columns import distinct_values
-from headrace.operators.columns.distinct_values import (
+from headrace.operators.columns import partial_aggregates
+from headrace.operators.columns.partial_aggregates import (
     cut_lists,
     lists_of_rows,
     merged_lists,
@@ -71,7 +71,7 @@ def test_pieces_of_a_list_are_short_and_make_it_up(lists: list[list[int]], longe
     # A slice, whose values begin behind those of the row before it.
     column = column_of([[7], *lists], pa.list_(pa.int64()), 2).slice(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct_values, "VALUES_PER_ROW", longest)
+        patch.setattr(partial_aggregates, "VALUES_PER_ROW", longest)
         pieces = piece_counts([column])
         if pieces is None:
             assert all(len(one) <= longest for one in lists)

@@ -12,10 +12,9 @@ from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobOverview
 from headrace.gateways.ended_job import EndedJob
 from headrace.rest.handlers.jobs import job_details_of
-from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
+from headrace.rest.history.archive_catalog import ArchiveCatalog, OverviewCache, RetentionRules
 from headrace.rest.history.archive_file import pack_archive
 from headrace.rest.history.job_archivist import render_archive
-from headrace.rest.history.overview_cache import OverviewCache
 from headrace.rest.models.vertices import MetricsHistoryInfo
 from tests.unit.rest.sample_cluster import (
     CHECKPOINT_DETAILS,

@@ -20,11 +20,10 @@ from headrace.core.threads import EventLoopThread
 from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import JobDetails
 from headrace.rest.history import job_archivist
-from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
+from headrace.rest.history.archive_catalog import ArchiveCatalog, OverviewCache, RetentionRules
 from headrace.rest.history.archive_file import read_answer, read_index
 from headrace.rest.history.archive_storage import list_archives, open_archive
 from headrace.rest.history.job_history import JobHistory
-from headrace.rest.history.overview_cache import OverviewCache
 from tests.unit.rest.history.archived_jobs import failed_job
 from tests.unit.rest.sample_cluster import (
     FAILED_JOB,

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass
 
 from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS
-from headrace.task.chain.rows_wanted import RowsWanted
+from headrace.task.chain.outputs import RowsWanted
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.coordinators.event_valve import HeldEvent, OperatorEventValve
+from headrace.cluster.job_master.coordinators.event_delivery import HeldEvent, OperatorEventValve
 from headrace.core.ids import ExecutionVertexId, OperatorId
 from tests.unit.cluster.cluster_samples import vertex_id
 
