@@ -14,13 +14,13 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_830),
     "cli": (64, 5_960),
     "client": (9, 750),
-    "cluster": (168, 17_290),
+    "cluster": (170, 17_430),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (59, 6_060),
     "datastream": (39, 400),
     "functions": (28, 3_050),
-    "gateways": (14, 1_110),
+    "gateways": (15, 1_130),
     "graph": (11, 1_460),
     "headrace": (3, 70),
     "metrics": (25, 2_260),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (59, 7_430),
+    "spark": (62, 7_530),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (961, 98_920)
+WHEEL_CEILING: Final = (967, 99_190)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
