@@ -67,7 +67,7 @@ or BATCH where that was not measured.
   of PyFlink begins with its first running task, and its input lies in memory as Arrow. Both favour PyFlink.
 - With Python functions PyFlink is given fewer events, as it would take very long otherwise: its fixed costs weigh more
   in its rate.
-- Where no Python function sees a record, Flink's and Spark's SQL run in the JVM as compiled code, and Headrace in Arrow.
+- Without a Python function Flink's and Spark's SQL run in the JVM as compiled code, and Headrace in Arrow.
   In `pricing` amounts are computed by Python functions of columns in Headrace and Spark, and by SQL in Flink.
 - Headrace's records become tuples before a function sees them, and Spark's function of `currency` is given a column
   of pandas.

@@ -217,6 +217,10 @@ class ResourceManagerGateway(Protocol):
         """A slot was freed by its TaskManager."""
         ...
 
+    def decommission_task_manager(self, resource_id: ResourceId, cause: str) -> None:
+        """A TaskManager is about to end: its jobs leave it, another one takes its place, and it is stopped then."""
+        ...
+
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
         """A TaskManager says goodbye."""
         ...

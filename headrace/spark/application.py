@@ -376,9 +376,11 @@ class Application:
 
 
 def _stored_jobs(services: HighAvailabilityServices) -> list[StoredJobGraph]:
+    """Return the stored jobs that can be read; the Dispatcher that starts next ends the others."""
     leadership = services.election.leadership
     assert leadership is not None, "it has led"
-    return services.job_graph_store.recover(leadership.epoch, leadership.confirm)
+    found = services.job_graph_store.recover(leadership.epoch, leadership.confirm)
+    return [one for one in found if isinstance(one, StoredJobGraph)]
 
 
 class CollectingDispatcher:

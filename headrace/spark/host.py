@@ -184,7 +184,7 @@ class SparkHost:
         """The jobs in BATCH mode."""
         if self._batch_jobs is None:
             # Imported late: it brings the data plane, which a driver of TaskManagers never needs.
-            from headrace.spark.batch.batch_job_master import BatchHost
+            from headrace.spark.batch.batch_host import BatchHost
             from headrace.spark.batch.batch_jobs import BatchJobs
             from headrace.spark.batch.stage_memory import memory_settings
             from headrace.spark.batch.stage_resources import StageResources
@@ -204,6 +204,7 @@ class SparkHost:
                     storage_parent(settings, None),
                     memory_settings(self._worker_settings),
                     dashboard=lambda: self._dashboard,
+                    secrets=TaskSecrets(self._secret, self._tls) if output is None else None,
                 )
             )
         return self._batch_jobs

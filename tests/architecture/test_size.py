@@ -14,22 +14,22 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_830),
     "cli": (58, 5_930),
     "client": (9, 740),
-    "cluster": (159, 17_300),
+    "cluster": (161, 17_440),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (58, 6_060),
     "datastream": (39, 400),
     "functions": (28, 3_050),
-    "gateways": (14, 1_110),
+    "gateways": (15, 1_130),
     "graph": (11, 1_460),
     "headrace": (3, 70),
     "metrics": (25, 2_260),
     "network": (82, 9_390),
     "operators": (49, 6_020),
-    "rest": (79, 7_940),
+    "rest": (79, 7_930),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_440),
-    "spark": (59, 7_470),
+    "spark": (62, 7_570),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (945, 99_020)
+WHEEL_CEILING: Final = (951, 99_260)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -138,9 +138,14 @@ def test_a_session_on_a_cluster_brings_files_to_stages_and_ends_them(
     given = ("-d", "--target", "session", *IN_BATCH, "-pyfs", "rules.py", "waiting.py")
     commands("run", *given)
     job = job_of(rest, "waiting")["jid"]
-    wait_until((tmp_path / "started").exists, 60, "the stage that waits")
+    wait_until((tmp_path / "started").exists, 60, "the function that waits")
     worker = int((tmp_path / "started").read_text())
-    assert rest.get(f"/jobs/{job}")["vertices"][0]["status"] == "FINISHED", "its source has told"
+    vertices = f"/jobs/{job}"
+
+    def states() -> list[str]:
+        return [one["status"] for one in rest.get(vertices)["vertices"]]
+
+    wait_until(lambda: states()[:2] == ["FINISHED", "RUNNING"], 60, "the stage that waits")
     commands("cancel", job)
     wait_until(lambda: job_of(rest, "waiting")["state"] == "CANCELED", 60, "its end")
     wait_until(lambda: not Path(f"/proc/{worker}").exists(), 60, "Spark ends the worker")

@@ -1,19 +1,24 @@
-"""JobLeader: the JobMaster of a job as its Dispatcher has it, in STREAMING and in BATCH mode.
+"""JobLeader: the JobMaster of a job as its Dispatcher has it, in STREAMING and in BATCH mode, and who makes it.
 
-Source: Flink JobManagerRunner.
+Source: Flink JobManagerRunner, JobMasterServiceLeadershipRunnerFactory.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import DeletionLeft
+from headrace.cluster.job_master.job_master import JobMaster
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices, OnTerminal
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
 from headrace.core.ids import JobMasterId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobOverview
 from headrace.gateways.job_metrics import JobMetrics
 from headrace.graph.job_graph import JobGraph
+from headrace.graph.pipeline_options import runs_in_batch
 from headrace.rpc.service import RpcService
 
 T = TypeVar("T")
@@ -47,3 +52,52 @@ BatchJobMasters = Callable[
     [RpcService, JobMasterId, JobGraph, int, Callable[[ArchivedJob], None]], JobLeader
 ]
 """Makes the JobMaster of a job in BATCH mode, from what that of another job is made from; ProgramError."""
+
+
+class JobLeaderFactory:
+    """Makes the JobMasters of one Dispatcher; `batch_job_masters` those in BATCH mode, where there is a Spark for them.
+
+    `on_ended` and `on_terminal`: see JobMaster.
+    """
+
+    def __init__(
+        self,
+        rpc_service: RpcService,
+        services: JobManagerSharedServices,
+        on_ended: Callable[[ArchivedJob], None],
+        on_terminal: OnTerminal | None,
+        batch_job_masters: BatchJobMasters | None,
+    ) -> None:
+        self._rpc_service: Final = rpc_service
+        self._services: Final = services
+        self._on_ended: Final = on_ended
+        self._on_terminal: Final = on_terminal
+        self._batch_job_masters: Final = batch_job_masters
+
+    def create(
+        self,
+        job_master_id: JobMasterId,
+        graph: JobGraph,
+        submitted_ms: int,
+        first_attempt_number: int,
+    ) -> JobLeader:
+        """Return a JobMaster that was not started; ProgramError, or whatever else keeps it from being made."""
+        if runs_in_batch(Settings(graph.settings)):
+            if self._batch_job_masters is None:
+                raise ProgramError(
+                    f"job '{graph.name}' is in BATCH mode, which runs on Spark stages, and this cluster has no Spark: "
+                    "run it in STREAMING mode, which gives the same results"
+                )
+            return self._batch_job_masters(
+                self._rpc_service, job_master_id, graph, submitted_ms, self._on_ended
+            )
+        return JobMaster(
+            self._rpc_service,
+            job_master_id,
+            graph,
+            self._services,
+            on_ended=self._on_ended,
+            on_terminal=self._on_terminal,
+            first_attempt_number=first_attempt_number,
+            submitted_ms=submitted_ms,
+        )

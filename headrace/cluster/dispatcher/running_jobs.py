@@ -19,19 +19,24 @@ from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.client_heartbeats import ClientHeartbeats
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, JobArchive
 from headrace.cluster.dispatcher.job_clean_ups import JobCleanUps
-from headrace.cluster.dispatcher.job_leader import BatchJobMasters, JobLeader
+from headrace.cluster.dispatcher.job_leader import BatchJobMasters, JobLeader, JobLeaderFactory
 from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
 from headrace.cluster.dispatcher.sparse_job_archive import (
     archive_lost_job,
     archive_of_result,
     archive_of_submission,
 )
-from headrace.cluster.dispatcher.stored_jobs import EndedUnderEarlierLeader, StoredJobs
+from headrace.cluster.dispatcher.stored_jobs import (
+    EndedUnderEarlierLeader,
+    StoredJobs,
+    without_vertices,
+)
 from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.high_availability.job_graph_store import StoredJobGraph
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import DeletionLeft
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
-from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.clock import Cancellable
 from headrace.core.config import ConfigOption, Settings
@@ -107,7 +112,13 @@ class RunningJobs:
         self._on_leaving: Final = on_leaving
         self._on_job_ended: Final = on_job_ended
         self._stored: Final = stored_jobs
-        self._batch_job_masters: Final = batch_job_masters
+        self._job_masters: Final = JobLeaderFactory(
+            rpc_service,
+            services,
+            self._job_ended,
+            None if stored_jobs is None else stored_jobs.job_terminal,
+            batch_job_masters,
+        )
         self._clients: Final = ClientHeartbeats(rpc_service, self._client_gone)
         self._jobs: Final[dict[JobId, RunningJob]] = {}
         self._submitting: Final[dict[JobId, Submission]] = {}
@@ -178,10 +189,30 @@ class RunningJobs:
         for unclean in recovered.unclean:
             attempt = functools.partial(self._stored.clean_up_unclean, unclean.stored)
             self._clean_ups.add(unclean.stored.graph.job_id, attempt, unclean.left)
+        refused: list[tuple[StoredJobGraph, Exception]] = []
         for stored in recovered.jobs:
-            graph = stored.graph
-            _LOG.warning("job '%s' (%s) goes on under this leader", graph.name, graph.job_id)
-            self._start(graph, stored.submitted_ms, stored.first_attempt_number(recovered.epoch))
+            graph, first_attempt_number = stored.graph, stored.first_attempt_number(recovered.epoch)
+            try:
+                self._start(graph, stored.submitted_ms, first_attempt_number)
+            except LeadershipLostError:
+                raise
+            except Exception as error:
+                # Every later leader would be refused it, too, and the other jobs with it.
+                refused.append((stored, error))
+            else:
+                _LOG.warning("job '%s' (%s) goes on under this leader", graph.name, graph.job_id)
+        for stored, error in refused:
+            self._release_blobs(stored.graph)
+            await self._end_refused(self._stored, stored.graph, stored.submitted_ms, error)
+            bare = without_vertices(stored)
+            self._clean_ups.add(
+                stored.job_id, functools.partial(self._stored.clean_up_unclean, bare)
+            )
+        for unreadable in recovered.unreadable:
+            name = f"unreadable-{unreadable.job_id}"
+            graph = JobGraph(unreadable.job_id, name, (), (), {})
+            now_ms = self._rpc_service.clock.now_ms()
+            await self._end_refused(self._stored, graph, now_ms, unreadable.error)
 
     async def submit(self, graph: JobGraph) -> None:
         """Start a job; a graph that cannot run at all is refused with its error. NotLeadingError: it may run elsewhere.
@@ -264,6 +295,9 @@ class RunningJobs:
 
     async def _submit(self, graph: JobGraph, submitted_ms: int) -> None:
         if self._stored is not None:
+            ended = await self._stored.status_of_ended(graph.job_id)
+            if ended is not None:
+                raise DuplicateJobSubmissionError(str(graph.job_id), ended.name)
             graph = self._stored.completed(graph, self._rpc_service.settings)
         keys = blob_keys(graph)
         if keys:
@@ -294,8 +328,6 @@ class RunningJobs:
 
     def _refuse_known(self, job_id: JobId) -> None:
         known = self._known_status(job_id)
-        if known is None and self._stored is not None:
-            known = self._stored.status_of_ended(job_id)
         if known is not None:
             raise DuplicateJobSubmissionError(str(job_id), known.name)
 
@@ -315,7 +347,9 @@ class RunningJobs:
     def _start(self, graph: JobGraph, submitted_ms: int, first_attempt_number: int = 0) -> None:
         job_id = graph.job_id
         job_master_id = self._leader_election.grant(job_component(str(job_id)), JobMasterId)
-        job_master = self._new_job_master(job_master_id, graph, submitted_ms, first_attempt_number)
+        job_master = self._job_masters.create(
+            job_master_id, graph, submitted_ms, first_attempt_number
+        )
         self._jobs[job_id] = RunningJob(
             graph,
             submitted_ms,
@@ -328,33 +362,6 @@ class RunningJobs:
         )
         job_master.start()
         self._clients.follow(job_id, graph.client_heartbeat_timeout_ms)
-
-    def _new_job_master(
-        self,
-        job_master_id: JobMasterId,
-        graph: JobGraph,
-        submitted_ms: int,
-        first_attempt_number: int,
-    ) -> JobLeader:
-        if runs_in_batch(Settings(graph.settings)):
-            if self._batch_job_masters is None:
-                raise ProgramError(
-                    f"job '{graph.name}' is in BATCH mode, which runs on Spark stages, and this cluster has no Spark: "
-                    "run it in STREAMING mode, which gives the same results"
-                )
-            return self._batch_job_masters(
-                self._rpc_service, job_master_id, graph, submitted_ms, self._job_ended
-            )
-        return JobMaster(
-            self._rpc_service,
-            job_master_id,
-            graph,
-            self._services,
-            on_ended=self._job_ended,
-            on_terminal=None if self._stored is None else self._stored.job_terminal,
-            first_attempt_number=first_attempt_number,
-            submitted_ms=submitted_ms,
-        )
 
     # Ends of jobs
 
@@ -420,6 +427,21 @@ class RunningJobs:
     async def _store_lost(self, stored: StoredJobs, lost: ArchivedJob) -> None:
         await stored.job_terminal(lost.job.result, keeps_latest=True)
         self._job_ended(lost)
+
+    async def _end_refused(
+        self, stored: StoredJobs, graph: JobGraph, submitted_ms: int, error: Exception
+    ) -> None:
+        """End a job with which no leader can go on as FAILED; its newest checkpoint stays."""
+        _LOG.error(
+            "job '%s' (%s) cannot go on under this leader, and is FAILED; its newest checkpoint stays: %s",
+            graph.name, graph.job_id, error, exc_info=error,
+        )  # fmt: skip
+        info = error_info_of(error, f"the start of job '{graph.name}' under this leader")
+        now_ms, settings = self._rpc_service.clock.now_ms(), self._rpc_service.settings
+        lost = archive_lost_job(graph, settings, info, submitted_ms, now_ms)
+        await stored.job_terminal(lost.job.result, keeps_latest=True)
+        self._remember(lost)
+        self._tell_ended(lost.job)
 
     def _archive_ended(self, ended: EndedUnderEarlierLeader) -> None:
         """Answer for a job that ended under an earlier leader, with its result, for as long as for one's own."""

@@ -3,12 +3,15 @@
 Source: Flink ArchivedExecutionGraph.createSparseArchivedExecutionGraph.
 """
 
+import msgspec
+
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     describe_checkpointing,
 )
 from headrace.cluster.job_master.job_details import describe_configuration, stated_max_parallelism
 from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import CheckpointStatistics
 from headrace.gateways.dispatcher import JobOverview, JobResult
@@ -22,7 +25,7 @@ from headrace.graph.job_plan import JobPlan, job_type_of
 def archive_of_submission(graph: JobGraph, cluster: Settings, submitted_ms: int) -> ArchivedJob:
     """Return a job that is INITIALIZING, as those that ask about it are answered."""
     result = JobResult(graph.job_id, graph.name, JobStatus.INITIALIZING, 0, {})
-    return archive_of_result(graph, cluster, result, submitted_ms, submitted_ms)
+    return _archive(graph, cluster, result, submitted_ms, submitted_ms)
 
 
 def archive_lost_job(
@@ -38,7 +41,17 @@ def archive_lost_job(
 def archive_of_result(
     graph: JobGraph, cluster: Settings, result: JobResult, submitted_ms: int, now_ms: int
 ) -> ArchivedJob:
-    """Return a job with a result, without vertices; `now_ms` is when it reached the status of that."""
+    """Return an ended job without vertices; `now_ms` is when it ended. Settings that are refused are not shown."""
+    try:
+        return _archive(graph, cluster, result, submitted_ms, now_ms)
+    except ConfigurationError:
+        bare = msgspec.structs.replace(graph, settings={})
+        return _archive(bare, cluster, result, submitted_ms, now_ms)
+
+
+def _archive(
+    graph: JobGraph, cluster: Settings, result: JobResult, submitted_ms: int, now_ms: int
+) -> ArchivedJob:
     job_id, name, status, failure = graph.job_id, graph.name, result.status, result.failure
     times = {JobStatus.INITIALIZING.name: submitted_ms, status.name: now_ms}
     max_parallelism = stated_max_parallelism(graph)

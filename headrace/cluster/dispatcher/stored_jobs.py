@@ -18,7 +18,7 @@ import msgspec
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
-from headrace.cluster.high_availability.job_graph_store import StoredJobGraph
+from headrace.cluster.high_availability.job_graph_store import StoredJobGraph, UnreadableJobGraph
 from headrace.cluster.high_availability.job_result_store import JobResultEntry, JobResults
 from headrace.cluster.high_availability.leader_election_service import (
     Leadership,
@@ -66,7 +66,8 @@ class UncleanJob:
 class RecoveredJobs:
     """Jobs that go on under the leader of an epoch, the oldest first, and those that only have to be told of.
 
-    `unclean`: jobs that have ended, and of which the storage has not deleted everything.
+    `unclean`: jobs that have ended, and of which the storage has not deleted everything. `unreadable`: jobs that have
+    not ended, and with which nobody can go on.
     """
 
     epoch: int
@@ -74,6 +75,7 @@ class RecoveredJobs:
     jobs: list[StoredJobGraph]
     ended: list[EndedUnderEarlierLeader]
     unclean: list[UncleanJob]
+    unreadable: list[UnreadableJobGraph]
 
 
 class StoredJobs:
@@ -98,6 +100,7 @@ class StoredJobs:
         self._clock: Final = clock
         self._random: Final = random
         self._run_blocking: Final = run_blocking
+        # Of jobs of which something is left to delete: the others are forgotten, as there is no end to them.
         self._ended: Final[dict[JobId, JobResultEntry]] = {}
         # Of jobs that earlier leaders have stored.
         self._stored_epochs: Final[dict[JobId, int]] = {}
@@ -114,42 +117,50 @@ class StoredJobs:
         added = self._services.settings_for(cluster.with_values(graph.settings))
         return msgspec.structs.replace(graph, settings={**graph.settings, **added})
 
-    def status_of_ended(self, job_id: JobId) -> JobStatus | None:
-        """Return the last status of a job that may not run again, or None."""
-        entry = self._ended.get(job_id)
+    async def status_of_ended(self, job_id: JobId) -> JobStatus | None:
+        """Return the last status of a job that may not run again, or None. CheckpointStorageError."""
+        entry = self._ended.get(job_id) or await self._run(
+            "look for the result of a job", lambda: self._results.find_clean(job_id)
+        )
         return None if entry is None else entry.result.status
 
     async def recover(self) -> RecoveredJobs:
         """Read what the leader before has left, and bring the blobs of the jobs that go on. RecordNotTrustedError."""
         results = await self._try_on("read the results of jobs", self._results.recover)
-        stored = await self._try_on(
+        found = await self._try_on(
             "read the stored jobs",
             lambda: self._graphs.recover(self.epoch, self._leadership.confirm),
         )
-        self._stored_epochs.update({one.graph.job_id: one.epoch for one in stored})
+        self._stored_epochs.update({one.job_id: one.epoch for one in found})
         results.leave_out_before(self._stored_epochs)
         await self._try_on(
-            "shut out the leaders before", lambda: self._shut_out_earlier(results, stored)
+            "shut out the leaders before", lambda: self._shut_out_earlier(results, found)
         )
-        self._ended.update({**results.clean, **results.dirty})
-        jobs = [one for one in stored if one.graph.job_id not in self._ended]
+        entries = {**results.clean, **results.dirty}
+        stored = [one for one in found if isinstance(one, StoredJobGraph)]
+        unreadable = [one for one in found if isinstance(one, UnreadableJobGraph)]
+        jobs = [one for one in stored if one.job_id not in entries]
         for one in jobs:
             keys = blob_keys(one.graph)
             if keys:
-                await self._blob_server.retain_job(one.graph.job_id, keys, one.epoch)
-        ended = [one for one in stored if one.graph.job_id in self._ended]
-        running = {one.graph.job_id for one in jobs}
+                await self._blob_server.retain_job(one.job_id, keys, one.epoch)
+        ended = [one for one in stored if one.job_id in entries]
+        # Whoever can read a graph again finds by its entry that the job has ended.
+        kept = {one.job_id for one in (*jobs, *unreadable)}
         unclean = await self._try_on(
-            "clean up ended jobs", lambda: self._clean_up_ended(results, ended, running)
+            "clean up ended jobs", lambda: self._clean_up_ended(results, ended, kept)
         )
-        told = [EndedUnderEarlierLeader(one, self._ended[one.graph.job_id].result) for one in ended]
-        with_graphs = {one.graph.job_id for one in ended}
+        left = kept | {one.stored.job_id for one in unclean}
+        self._ended.update({key: one for key, one in results.dirty.items() if key in left})
+        told = [EndedUnderEarlierLeader(one, entries[one.job_id].result) for one in ended]
+        with_graphs = {one.job_id for one in ended}
         told += [
             self._without_graph(entry.result)
-            for job_id, entry in self._ended.items()
+            for job_id, entry in entries.items()
             if job_id not in with_graphs
         ]
-        return RecoveredJobs(self.epoch, jobs, told, unclean)
+        lost = [one for one in unreadable if one.job_id not in entries]
+        return RecoveredJobs(self.epoch, jobs, told, unclean, lost)
 
     async def put(self, graph: JobGraph, submitted_ms: int) -> None:
         """Store a job, after its blobs: when this returns, every later leader knows it."""
@@ -221,11 +232,13 @@ class StoredJobs:
             await self._run("mark a job clean", lambda: self._results.mark_clean(entry))
         except CheckpointStorageError as error:
             return CheckpointsLeft(not_deleted=(error.uri,), cause=str(error))
+        del self._ended[job_id]
+        self._stored_epochs.pop(job_id, None)
         return left
 
     async def clean_up_unclean(self, stored: StoredJobGraph) -> CheckpointsLeft:
         """Try once to clean up after a job of an earlier leader; as `clean_up`."""
-        graph, entry = stored.graph, self._ended[stored.graph.job_id]
+        graph, entry = stored.graph, self._ended[stored.job_id]
 
         async def delete() -> CheckpointsLeft:
             return await self._run(
@@ -244,10 +257,12 @@ class StoredJobs:
         stored = StoredJobGraph(graph, submitted_ms, self.epoch)
         return EndedUnderEarlierLeader(stored, result)
 
-    def _shut_out_earlier(self, results: JobResults, stored: list[StoredJobGraph]) -> None:
+    def _shut_out_earlier(
+        self, results: JobResults, found: list[StoredJobGraph | UnreadableJobGraph]
+    ) -> None:
         """Keep earlier leaders, which may be frozen, from ending jobs that go on; see which have just done so."""
-        for one in stored:
-            job_id = one.graph.job_id
+        for one in found:
+            job_id = one.job_id
             if job_id in results.dirty or job_id in results.clean:
                 continue
             epochs = set(range(one.epoch, self.epoch))
@@ -256,25 +271,26 @@ class StoredJobs:
                 results.dirty[job_id] = entry
 
     def _clean_up_ended(
-        self, results: JobResults, ended: list[StoredJobGraph], running: set[JobId]
+        self, results: JobResults, ended: list[StoredJobGraph], kept: set[JobId]
     ) -> list[UncleanJob]:
-        """Delete what earlier leaders had not yet deleted of jobs that have ended; return those where that failed."""
+        """Delete what earlier leaders had not yet deleted of jobs that have ended; return those where that failed.
+
+        `kept`: jobs of which nothing is to be deleted.
+        """
         unclean: list[UncleanJob] = []
         for one in ended:
-            job_id = one.graph.job_id
+            job_id = one.job_id
             entry = results.dirty.get(job_id)
             checkpoints = None if entry is None else self._delete_checkpoints(one.graph, entry)
             if checkpoints is not None and checkpoints.not_deleted:
-                bare = JobGraph(job_id, one.graph.name, (), (), one.graph.settings)
-                stored = StoredJobGraph(bare, one.submitted_ms, one.epoch)
-                unclean.append(UncleanJob(stored, checkpoints))
+                unclean.append(UncleanJob(without_vertices(one), checkpoints))
                 continue
             self._remove_graph(job_id)
-        left = {one.stored.graph.job_id for one in unclean}
+        left = kept | {one.stored.job_id for one in unclean}
         for job_id, entry in results.dirty.items():
             if job_id not in left:
                 self._results.mark_clean(entry)
-        for job_id in results.shut_out.keys() - results.dirty.keys() - running:
+        for job_id in results.shut_out.keys() - results.dirty.keys() - kept:
             self._results.forget(job_id)
         return unclean
 
@@ -321,3 +337,10 @@ class StoredJobs:
                 pause_s = next(pauses_s)
                 _LOG.warning("cannot %s: %s; again in %g s", what, error, pause_s)
             await asyncio.sleep(pause_s)
+
+
+def without_vertices(stored: StoredJobGraph) -> StoredJobGraph:
+    """Return what is left of a job that has ended, as long as something of it is to be deleted."""
+    graph = stored.graph
+    bare = JobGraph(graph.job_id, graph.name, (), (), graph.settings)
+    return msgspec.structs.replace(stored, graph=bare)

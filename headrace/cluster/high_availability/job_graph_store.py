@@ -21,6 +21,7 @@ Source: Flink DefaultJobGraphStore, FileSystemBlobStore.
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
@@ -80,6 +81,11 @@ class StoredJobGraph(msgspec.Struct, frozen=True):
     submitted_ms: int
     epoch: int
 
+    @property
+    def job_id(self) -> JobId:
+        """Return the id of the job."""
+        return self.graph.job_id
+
     def first_attempt_number(self, epoch: int) -> int:
         """Return the number of a task's first attempt under a leader, larger than any under the leaders before.
 
@@ -87,6 +93,15 @@ class StoredJobGraph(msgspec.Struct, frozen=True):
         A leader may make a million attempts, and 2047 leaders may follow on each other, which is half of 32 bits.
         """
         return (epoch - self.epoch) << 20
+
+
+@dataclass(frozen=True)
+class UnreadableJobGraph:
+    """A job that was taken in an epoch, and whose graph nobody trusts or this version cannot decode. Its files stay."""
+
+    job_id: JobId
+    epoch: int
+    error: RecordNotTrustedError
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -146,11 +161,14 @@ class JobGraphStore:
             pointer = seal(str(stored.epoch).encode(), _pointer_subject(job_id.hex()), self._key)
             self._pointers.put(stored.epoch, job_id, pointer)
 
-    def recover(self, epoch: int, confirm: Callable[[], object]) -> list[StoredJobGraph]:
+    def recover(
+        self, epoch: int, confirm: Callable[[], object]
+    ) -> list[StoredJobGraph | UnreadableJobGraph]:
         """Return all jobs, the oldest first, and delete what was left of submissions that never came to their end.
 
+        Those that cannot be read come last: no leader may go on as if such a job had never been.
         `confirm` raises where a later leader may have read the jobs already: it knows of no list of this one.
-        RecordNotTrustedError where one cannot be read: no leader may go on as if that job had never been.
+        RecordNotTrustedError where it cannot be told which jobs there are.
         """
         epochs = {name: self._parsed(name)[1] for name in folders_in(self._folder)}
         if self._pointers is None:
@@ -163,8 +181,9 @@ class JobGraphStore:
             if epochs[name] < epoch:
                 self._sweep(name)
         self._forget_lists_before(epoch)
-        found = taken.values()
-        return sorted(found, key=lambda stored: (stored.submitted_ms, stored.graph.job_id))
+        found = [one for one in taken.values() if isinstance(one, StoredJobGraph)]
+        found.sort(key=lambda stored: (stored.submitted_ms, stored.graph.job_id))
+        return [*found, *(one for one in taken.values() if isinstance(one, UnreadableJobGraph))]
 
     def remove(self, job_id: JobId, stored_epoch: int, epoch: int) -> None:
         """Forget a job with its payloads, if it is there."""
@@ -178,7 +197,7 @@ class JobGraphStore:
 
     def _listed(
         self, epoch: int, epochs: dict[str, int], confirm: Callable[[], object]
-    ) -> dict[str, StoredJobGraph]:
+    ) -> dict[str, StoredJobGraph | UnreadableJobGraph]:
         """Return the jobs by the newest list, which is this leader's from here on, by their folders."""
         newest, found = self._by_list(epochs)
         uri = child_uri(self._folder, _list_name(epoch))
@@ -201,7 +220,9 @@ class JobGraphStore:
             raise RecordNotTrustedError(place, reason)
         return found
 
-    def _by_list(self, epochs: dict[str, int]) -> tuple[int, dict[str, StoredJobGraph]]:
+    def _by_list(
+        self, epochs: dict[str, int]
+    ) -> tuple[int, dict[str, StoredJobGraph | UnreadableJobGraph]]:
         """Return the epoch of the newest list, 0 where there is none, and the jobs by it, by their folders."""
         newest, listed = self._newest_list()
         names = [name for name in epochs if epochs[name] >= newest or name in listed]
@@ -232,8 +253,10 @@ class JobGraphStore:
 
     def _sweep(self, name: str) -> None:
         """Delete the folder of an earlier leader that holds no job."""
+        stored = None
         if self._pointers is None and self._has_graph(name):
             stored = self._read(name)
+        if isinstance(stored, StoredJobGraph):
             _LOG.warning(
                 "job '%s' (%s), which the leader of epoch %d stored when it did not lead any more, is deleted: its "
                 "client has brought it to a later leader, or was told that it was not taken",
@@ -241,9 +264,11 @@ class JobGraphStore:
             )  # fmt: skip
         remove_folder(child_uri(self._folder, name))
 
-    def _pointed_to(self, pointers: JobGraphPointers, epoch: int) -> dict[str, StoredJobGraph]:
+    def _pointed_to(
+        self, pointers: JobGraphPointers, epoch: int
+    ) -> dict[str, StoredJobGraph | UnreadableJobGraph]:
         """Return the jobs by their pointers, by their folders."""
-        found: dict[str, StoredJobGraph] = {}
+        found: dict[str, StoredJobGraph | UnreadableJobGraph] = {}
         for job, pointer in pointers.read_all(epoch).items():
             place = f"pointer to job {job}"
             content = unseal(pointer, _pointer_subject(job), self._key, place).decode()
@@ -260,14 +285,17 @@ class JobGraphStore:
     def _has_graph(self, name: str) -> bool:
         return is_there(child_uri(self._folder, name, _GRAPH))
 
-    def _read(self, name: str) -> StoredJobGraph:
+    def _read(self, name: str) -> StoredJobGraph | UnreadableJobGraph:
         job_id, epoch = self._parsed(name)
         uri = child_uri(self._folder, name, _GRAPH)
         content = bytes(read_all(uri))
         try:
             return _DECODER.decode(unseal(content, _subject(job_id, epoch), self._key, uri))
+        except RecordNotTrustedError as error:
+            return UnreadableJobGraph(job_id, epoch, error)
         except DECODE_ERRORS as error:
-            raise RecordNotTrustedError(uri, _OTHER_VERSION.format(error)) from error
+            untrusted = RecordNotTrustedError(uri, _OTHER_VERSION.format(error))
+            return UnreadableJobGraph(job_id, epoch, untrusted)
 
     def _parsed(self, name: str) -> tuple[JobId, int]:
         found = _FOLDER.fullmatch(name)

@@ -22,6 +22,7 @@ from headrace.checkpoint.errors import RecordNotTrustedError
 from headrace.checkpoint.storage.file_systems import (
     child_uri,
     files_below,
+    is_there,
     is_there_or_never,
     make_folder,
     put_if_absent,
@@ -121,6 +122,13 @@ class JobResultStore:
         if not self._deletes_clean:
             self._put(job_id, None, entry)
         self.forget(job_id)
+
+    def find_clean(self, job_id: JobId) -> JobResultEntry | None:
+        """Return the entry of a job of which nothing else is left; None where such entries are not kept."""
+        uri = self._uri(job_id, None)
+        if self._deletes_clean or not is_there(uri):
+            return None
+        return self._read(uri, job_id, None)
 
     def discard(self, job_id: JobId) -> None:
         """Delete what was kept of a job of which nothing else is left."""

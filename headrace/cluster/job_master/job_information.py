@@ -35,6 +35,7 @@ from headrace.gateways.checkpoint_statistics import (
 from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.job_master import JobConfiguration, JobDetails
+from headrace.gateways.job_metrics import JobFacts, JobMetrics, job_metrics
 from headrace.graph.job_plan import JobPlan
 
 
@@ -98,6 +99,25 @@ class JobInformation:
     def checkpoint_details(self, checkpoint_id: int) -> CheckpointDetails | None:
         """Return a checkpoint with its subtasks; None where it is not remembered."""
         return self._checkpointing.details_of(checkpoint_id)
+
+    def metrics(self, now_ms: int) -> JobMetrics:
+        """Return metrics of the job and its coordinators, not its tasks'."""
+        scheduler = self._scheduler
+        counts = scheduler.executions.counts
+        facts = JobFacts(
+            scheduler.status,
+            scheduler.status_timestamps_ms,
+            self._checkpointing.overview,
+            scheduler.history.restart_count,
+            counts.phase,
+            counts.phase_since_ms,
+        )
+        return JobMetrics(
+            scheduler.graph.job_id,
+            scheduler.graph.name,
+            job_metrics(facts, now_ms),
+            self._coordinators.operator_metrics(),
+        )
 
     def archive(self, collected: Mapping[OperatorId, CollectCoordinator]) -> ArchivedJob:
         """Return all of it at the job's end, with what its collect sinks have."""

@@ -1,21 +1,19 @@
 """JobMaster: the endpoint that leads one job, from its slots to its last report.
 
 It makes the job's Scheduler, which decides, and the services that the Scheduler acts through, and serves TaskManagers,
-the ResourceManager, clients and the Dispatcher with both. Source: Flink JobMaster, JobManagerSharedServices.
+the ResourceManager, clients and the Dispatcher with both. Source: Flink JobMaster.
 """
 
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
-from headrace.cluster.error_reports import first_line
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
@@ -29,7 +27,6 @@ from headrace.cluster.job_master.connections.resource_manager_connection import 
 )
 from headrace.cluster.job_master.connections.slot_requests import SlotRequests
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinatorHandler,
 )
@@ -39,15 +36,15 @@ from headrace.cluster.job_master.failover.restart_strategies import create_resta
 from headrace.cluster.job_master.job_details import failure_of
 from headrace.cluster.job_master.job_information import JobInformation
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.job_spans import JobSpans, ReportSpan
+from headrace.cluster.job_master.job_spans import JobSpans
+from headrace.cluster.job_master.job_status_reporter import JobStatusReporter
 from headrace.cluster.job_master.results.partition_tracker import (
     RELEASE_DURING_JOB,
     PartitionTracker,
 )
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler, SchedulerServices
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices, OnTerminal
 from headrace.cluster.job_master.state_locator import StateLocator
-from headrace.cluster.leadership import always_leads
-from headrace.cluster.shuffle_master import ShuffleMaster
 from headrace.core.barriers import SavepointFormatType
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -63,14 +60,12 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.resource_profile import ResourceProfile
-from headrace.core.threads import BlockingRunner, run_in_thread
-from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
     CheckpointDetails,
     CheckpointStatistics,
 )
-from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.dispatcher import JobOverview
 from headrace.gateways.errors import JobAlreadyEndedError, StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
     CollectedResults,
@@ -80,7 +75,7 @@ from headrace.gateways.job_master import (
     TaskManagerRegistration,
     TaskManagerRegistrationResponse,
 )
-from headrace.gateways.job_metrics import JobFacts, JobMetrics, job_metrics
+from headrace.gateways.job_metrics import JobMetrics
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -102,34 +97,6 @@ _LOG = logging.getLogger(__name__)
 
 _ENDING: Final = (JobStatus.CANCELLING, JobStatus.CANCELED, JobStatus.FINISHED)
 """A job in one of these ends by itself or by its user, also where the cluster ends before it has."""
-
-
-OnAttempt = Callable[[JobGraph, int], None]
-"""Told of each start of a job, before its slots are asked for, and its number: 1, then one more with each restart."""
-
-
-@dataclass(frozen=True)
-class JobManagerSharedServices:
-    """Services that the Dispatcher shares with all JobMasters of one cluster.
-
-    `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread. `report_span`
-    takes spans of checkpoints and restarts, if anybody reports them. `fence` is called before whatever changes
-    checkpoints or output, and raises where this process does not lead its cluster any more. `on_attempt` is told of
-    starts of jobs.
-    """
-
-    leader_retrieval_address: str
-    coordinator_factories: CoordinatorFactories
-    blob_server: BlobServerGateway
-    shuffle_master: ShuffleMaster
-    run_blocking: BlockingRunner = run_in_thread
-    report_span: ReportSpan | None = None
-    fence: Callable[[], None] = always_leads
-    on_attempt: OnAttempt | None = None
-
-
-OnTerminal = Callable[[JobResult, bool], Awaitable[None]]
-"""Records that a job has ended, before anything of it is deleted; also whether its newest checkpoint has to stay."""
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
@@ -156,7 +123,6 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._on_terminal: Final = on_terminal
         self._graph: Final = graph
         self._blob_server: Final = services.blob_server
-        self._on_attempt: Final = services.on_attempt
         self._on_ended: Final = on_ended
         settings = rpc_service.settings.with_values(graph.settings)
         self._resource_id: Final = ResourceId(f"jobmanager-{graph.job_id}")
@@ -177,6 +143,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             scheduler.executions.subtasks,
             self.clock,
             services.report_span,
+        )
+        self._reporter: Final = JobStatusReporter(
+            graph, self._notices, self._spans, services.on_attempt
         )
         self.task_managers: Final = self._open_task_managers(scheduler, settings, services)
         """TaskManagers that work for the job; used on the main thread only."""
@@ -275,13 +244,15 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             commit=functools.partial(coordination.commit, checkpointing.commits.await_all),
             execution_changed=self._execution_changed,
             status_changed=self._status_changed,
-            restarts=self._tell_restart,
+            restarts=lambda cause, delay_ms, restart_count: self._reporter.restarts(
+                cause, delay_ms, restart_count, checkpointing.newest_id
+            ),
             schedule_run_async=self.schedule_run_async,
         )
 
     async def on_start(self) -> None:
         """Begin."""
-        self._tell_attempt(1)
+        self._reporter.attempt_begins(1)
         self._registrar.start()
         self._resource_manager.link.connect()
         self._scheduler.start()
@@ -519,22 +490,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     @property
     def metrics(self) -> JobMetrics:
         """Return metrics of the job and its coordinators, not its tasks', for the Dispatcher, on the same thread."""
-        graph, scheduler = self._graph, self._scheduler
-        counts = scheduler.executions.counts
-        facts = JobFacts(
-            scheduler.status,
-            scheduler.status_timestamps_ms,
-            self._checkpointing.overview,
-            scheduler.history.restart_count,
-            counts.phase,
-            counts.phase_since_ms,
-        )
-        return JobMetrics(
-            graph.job_id,
-            graph.name,
-            job_metrics(facts, self.clock.now_ms()),
-            self._coordination.coordinators.operator_metrics(),
-        )
+        return self._information.metrics(self.clock.now_ms())
 
     # What the scheduler tells, and what fails the job
 
@@ -546,28 +502,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self._checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
 
     def _status_changed(self, status: JobStatus) -> None:
-        cause = failure_of(self._scheduler)
-        # With all that is known of the cause: the log is read when nobody can ask any more.
-        why = "" if cause is None else f": {cause.text}\n{cause.remote_traceback}".rstrip()
-        _LOG.info("job %s (%s) is %s%s", self._graph.name, self._graph.job_id, status.name, why)
+        self._reporter.status_changed(status, failure_of(self._scheduler))
         self._checkpointing.status_changed(status)
         if status.is_globally_terminal_state():
             self.spawn(self._end(), "end of the job")
-
-    def _tell_attempt(self, number: int) -> None:
-        if self._on_attempt is not None:
-            self._on_attempt(self._graph, number)
-
-    def _tell_restart(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
-        self._tell_attempt(restart_count + 1)
-        self._spans.restarts(first_line(cause.error), restart_count)
-        newest_id = self._checkpointing.newest_id
-        self._notices.tell(
-            "restarts",
-            f"job '{self._graph.name}' restarts {f'in {delay_ms / 1000:.1f} s' if delay_ms else 'now'} "
-            f"{f'from checkpoint {newest_id}' if newest_id else 'from the start'} "
-            f"(restart {restart_count}): {first_line(cause.error)}",
-        )
 
     def _rejected(self, reason: str) -> None:
         text = f"the ResourceManager rejected the job: {reason}"

@@ -105,8 +105,9 @@ DECOMMISSION_GRACE: Final = ConfigOption(
     "headrace.decommission.grace",
     timedelta,
     timedelta(seconds=20),
-    "How long jobs may go on in a TaskManager whose Spark executor is decommissioned, until they have slots elsewhere "
-    "and a checkpoint to restart from. It must be less than the notice that the host gives.",
+    "How long jobs may go on in a TaskManager whose Spark executor is decommissioned, or whose process gets SIGTERM, "
+    "until they have slots elsewhere and a checkpoint to restart from. It must be less than the notice that the host "
+    "gives.",
 )
 JOB_TIMEOUT: Final = ConfigOption(
     "resourcemanager.job.timeout",

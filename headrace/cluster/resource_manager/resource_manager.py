@@ -238,6 +238,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         if self._task_managers.is_registered(slot_id.resource_id, instance_id):
             self._slots.handle(SlotFreed(slot_id.resource_id, allocation_id))
 
+    def decommission_task_manager(self, resource_id: ResourceId, cause: str) -> None:
+        self._decommission(resource_id, cause)
+
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
         self._lose_task_manager(resource_id, cause)
 

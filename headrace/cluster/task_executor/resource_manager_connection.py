@@ -61,6 +61,7 @@ class TaskExecutorToResourceManagerConnection:
         """Registration and heartbeats."""
         self._instance_id: InstanceId | None = None
         self._timer: Cancellable | None = None
+        self._decommissioned = ""
 
     def connect(self) -> None:
         """Begin to register."""
@@ -83,6 +84,15 @@ class TaskExecutorToResourceManagerConnection:
                 )
             except HeadraceError as error:
                 _LOG.info("the ResourceManager did not take a report of results: %s", error)
+
+    def decommission(self, cause: str) -> bool:
+        """Tell that this TaskManager is about to end, also whoever leads next; False where nobody listens."""
+        gateway = self.link.gateway
+        if gateway is None or self._instance_id is None:
+            return False
+        self._decommissioned = cause
+        gateway.decommission_task_manager(self._resource_id, cause)
+        return True
 
     def close(self, reason: str) -> None:
         """Say goodbye and forget."""
@@ -117,6 +127,8 @@ class TaskExecutorToResourceManagerConnection:
             # Not before: a ResourceManager that registers and takes no slots would keep this process for ever.
             if self._instance_id == instance_id:
                 self._cancel_timer()
+            if self._decommissioned:
+                gateway.decommission_task_manager(self._resource_id, self._decommissioned)
 
     def _lost(self, cause: str) -> None:
         _LOG.info("%s lost its ResourceManager: %s", self._resource_id, cause)

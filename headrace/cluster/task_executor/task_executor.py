@@ -14,6 +14,7 @@ from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.state_queries import StateQuery, StateReadResult
 from headrace.cluster.blob.artifact_cache import ArtifactCache
 from headrace.cluster.blob.blob_cache import BlobCache
+from headrace.cluster.resource_manager.options import DECOMMISSION_GRACE
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.memory_limit import MemoryLimit
@@ -123,6 +124,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             on_end=self.end,
         )
         self._end_reason: str | None = None
+        self._is_decommissioned = False
         self.termination.add_done_callback(self._terminated)
 
     async def on_start(self) -> None:
@@ -184,6 +186,23 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
                 self._end_reason = reason
                 _LOG.info("TaskManager %s ends: %s", self._services.resource_id, reason)
                 self.close_async()
+
+        self.run_async(begin)
+
+    def decommission(self, cause: str) -> None:
+        """Have its jobs leave this TaskManager, and the ResourceManager stop it then; from any thread.
+
+        It ends at once where it is told again, or has no ResourceManager.
+        """
+
+        def begin() -> None:
+            if self._is_decommissioned or not self._resource_manager.decommission(cause):
+                self.end(cause)
+                return
+            self._is_decommissioned = True
+            # Should nobody stop it in time.
+            grace_ms = self.settings.duration_ms(DECOMMISSION_GRACE)
+            self.schedule_run_async(grace_ms, lambda: self.end(cause))
 
         self.run_async(begin)
 

@@ -11,6 +11,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -69,23 +70,34 @@ _TELL_TIMEOUT_S: Final = 2.0
 _OWN_PACKAGE: Final = "headrace."
 
 
+class EndKind(Enum):
+    """Ends that a TaskManager may be told."""
+
+    NOW = "NOW"
+    ONCE_LEFT = "ONCE_LEFT"
+
+
 class EndRequest:
     """Tells a TaskManager to end, from any thread and from a handler of a signal."""
 
     def __init__(self) -> None:
         # Unlike an event's `set`, its `put` may interrupt itself.
-        self._told: Final = queue.SimpleQueue[str | None]()
+        self._told: Final = queue.SimpleQueue[str | EndKind]()
 
     def set(self) -> None:
         """Let the TaskManager end; it may be told again, and before it has begun."""
-        self._told.put(None)
+        self._told.put(EndKind.NOW)
+
+    def decommission(self) -> None:
+        """Let the TaskManager end once its jobs have left it; told again, it ends at once."""
+        self._told.put(EndKind.ONCE_LEFT)
 
     def has_ended(self, reason: str) -> None:
         """Note the end of the TaskManager."""
         self._told.put(reason)
 
-    def wait(self) -> str | None:
-        """Wait, without waking meanwhile; return the reason of the end once it has ended, None where it is to end."""
+    def wait(self) -> str | EndKind:
+        """Wait, without waking meanwhile; return how it is to end, or the reason of the end once it has ended."""
         return self._told.get()
 
 
@@ -329,9 +341,10 @@ def _serve(
     told_exit = ToldExit(tell_exit, (_CONTROL_THREAD,)) if is_own else contextlib.nullcontext()
     try:
         with told_exit:
-            while (reason := should_stop.wait()) is None:
-                executor.end("the process that hosts it was told to stop")
-            return reason
+            while isinstance(told := should_stop.wait(), EndKind):
+                end = executor.end if told is EndKind.NOW else executor.decommission
+                end("the process that hosts it was told to stop")
+            return told
     finally:
         watcher.stop()
         if lock is not None:

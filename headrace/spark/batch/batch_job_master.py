@@ -7,15 +7,10 @@ does not have, such as savepoints, is refused by name.
 import asyncio
 import contextlib
 import logging
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 import msgspec
-from pyspark import InheritableThread
-from pyspark.sql import SparkSession
 
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.cluster.blob.blob_client import release_blobs
@@ -34,17 +29,14 @@ from headrace.core.barriers import SavepointFormatType
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.ids import (
-    BlobKey,
     ExecutionAttemptId,
     ExecutionVertexId,
-    JobId,
     JobMasterId,
     JobVertexId,
     OperatorId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
 from headrace.core.threads import run_in_thread, start_thread
-from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
     CheckpointDetails,
@@ -70,26 +62,21 @@ from headrace.gateways.messages import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import ChainedOperator, JobGraph, with_payloads, without_content
+from headrace.graph.job_graph import ChainedOperator, JobGraph
 from headrace.graph.job_plan import JobPlan, job_type_of
-from headrace.graph.pipeline_options import PYTHON_FILES
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.service import RpcService
 from headrace.spark.batch.batch_commits import CommitTurn
-from headrace.spark.batch.batch_job import BatchJob, job_group_of
+from headrace.spark.batch.batch_host import BatchHost
 from headrace.spark.batch.batch_progress import BatchProgress
 from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
 from headrace.spark.batch.stage_body import failure_in
-from headrace.spark.batch.stage_files import EntriesInUse, StageFiles, modules_digest
-from headrace.spark.batch.stage_resources import StageResources
-from headrace.spark.batch.subtask_reports import ReportChannel, SubtaskReport
-from headrace.spark.job_descriptions import batch_description
+from headrace.spark.batch.stage_run import StageRun
+from headrace.spark.batch.subtask_reports import ReportReceiver, SubtaskReport
 from headrace.spark.session.spark_errors import root_message, unusable_interpreter
 from headrace.task.batch.stage_rows import StageReport
 
 _LOG: Final = logging.getLogger(__name__)
-_CANCEL_S: Final = 10.0
-_CANCELS_MAX: Final = 20
 _COLLECTED_MAX: Final = 1 << 62
 _COLLECTED_WAIT_S: Final = 0.2
 _ENDS: Final = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
@@ -101,32 +88,11 @@ _LAST_STATES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class BatchHost:
-    """Spark session of jobs in BATCH mode, the pipe for printed lines, and the folder for pipes of reports.
-
-    Both paths are empty where workers are on other hosts. `blob`: fetches one of a job, on any thread but the
-    Dispatcher's. `artifact_parent`: folder for files of jobs on each host, or the system's temporary one.
-    `memory`: settings of what a Python worker may hold; `resources`: what Spark keeps for each subtask. `dashboard`:
-    returns its address, empty where there is none.
-    """
-
-    spark: SparkSession
-    output_pipe: str
-    pipe_folder: str
-    blob_server: BlobServerGateway
-    blob: Callable[[JobId, BlobKey], bytes]
-    resources: StageResources
-    artifact_parent: Path | None = None
-    memory: Mapping[str, str] = field(default_factory=dict[str, str])
-    entries_in_use: EntriesInUse = field(default_factory=EntriesInUse)
-    dashboard: Callable[[], str] = str
-
-
 class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     """One per job. `on_ended` is called once, on the main thread, when nothing is left to do.
 
     `is_of_program`: the graph comes from this process, with everything in it, and its modules are the program's.
+    `receiver`: of reports from workers on other hosts.
 
     It serves clients alone: no TaskManagers work for it, and it asks the ResourceManager for nothing.
     """
@@ -141,12 +107,14 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         *,
         is_of_program: bool,
         on_ended: Callable[[ArchivedJob], None],
+        receiver: ReportReceiver | None = None,
     ) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("jobmanager"), job_master_id)
         self._graph: Final = graph
         self._host: Final = host
         self._on_ended: Final = on_ended
         self._is_of_program: Final = is_of_program
+        self._receiver: Final = receiver
         now_ms = self.clock.now_ms()
         self._status = JobStatus.CREATED
         self._times_ms = {JobStatus.INITIALIZING.name: submitted_ms, JobStatus.CREATED.name: now_ms}
@@ -165,18 +133,25 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._checkpoints: Final = describe_checkpointing(self.settings.with_values(settings))
         self._turn: Final = CommitTurn()
         self._has_ended: Final = asyncio.Event()
-        # Set once the thread of the job needs Spark no more.
-        self._has_left_spark: Final = threading.Event()
-        self._thread: InheritableThread | None = None
+        self._stages: StageRun | None = None
 
     async def on_start(self) -> None:
         """Begin to run the job."""
         self._become(JobStatus.RUNNING)
-        # A thread of Spark's has a thread of the JVM to itself, which the job's group belongs to.
-        self._thread = InheritableThread(
-            target=self._run, name=f"headrace-batch-{self._graph.job_id}", daemon=True
+        if self._receiver is not None:
+            self._receiver.follow(self._graph.job_id, self._report)
+        self._stages = StageRun(
+            self._graph,
+            self._host,
+            self.settings.with_values(dict(self._host.memory)),
+            self._turn,
+            is_of_program=self._is_of_program,
+            report_address="" if self._receiver is None else self._receiver.address,
+            take_report=lambda report: self.run_async(lambda: self._report(report)),
+            on_finished=lambda reports: self.run_async(lambda: self._finished(reports)),
+            on_stopped=lambda error: self.run_async(lambda: self._stopped(error)),
         )
-        self._thread.start()
+        self._stages.start()
 
     def on_fatal_error(self, error: BaseException) -> None:
         """End, and the job with this error: not with that of the stages, which are cancelled as it ends."""
@@ -188,10 +163,10 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
 
     async def on_stop(self) -> None:
         """End the job's stages, if they still run."""
-        thread = self._thread
-        if thread is not None:
-            await run_in_thread("headrace-batch-stop", self._end_stages)
-            await run_in_thread("headrace-batch-stop", lambda: thread.join(_CANCEL_S))
+        if self._stages is not None:
+            await run_in_thread("headrace-batch-stop", self._stages.end_and_wait)
+        if self._receiver is not None:
+            self._receiver.forget(self._graph.job_id)
         await release_blobs(self._graph, self._host.blob_server)
 
     # Clients
@@ -279,7 +254,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             return
         self._failed(error_info_of(error), None)
         self._become(JobStatus.FAILING)
-        start_thread("headrace-batch-fail", self._end_stages)
+        self._end_stages("headrace-batch-fail")
 
     @property
     def status(self) -> JobStatus:
@@ -345,7 +320,11 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     def _cancel(self) -> None:
         if self._status is JobStatus.RUNNING and self._forestalls("be cancelled"):
             self._become(JobStatus.CANCELLING)
-            start_thread("headrace-batch-cancel", self._end_stages)
+            self._end_stages("headrace-batch-cancel")
+
+    def _end_stages(self, thread_name: str) -> None:
+        if self._stages is not None:
+            start_thread(thread_name, self._stages.end)
 
     def _forestalls(self, what: str) -> bool:
         """Return whether the job can still end before it commits."""
@@ -446,90 +425,6 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             fail_job=self.fail_for_good,
         )
         return CollectCoordinator(context, b"")
-
-    # The job's own thread, and those that end its stages
-
-    def _run(self) -> None:
-        try:
-            reports = self._run_stages()
-        except BaseException as error:  # whatever it is, the client waits for an end
-            ended = error
-            self._has_left_spark.set()
-            self.run_async(lambda: self._stopped(ended))
-        else:
-            self._has_left_spark.set()
-            self.run_async(lambda: self._finished(reports))
-
-    def _run_stages(self) -> list[StageReport]:
-        """Run all stages, and return the rows of collect sinks."""
-        group = job_group_of(self._graph.job_id)
-        host, context = self._host, self._host.spark.sparkContext
-        described = batch_description(self._graph, host.dashboard())
-        context.setJobGroup(group, described, interruptOnCancel=True)
-        pipe = f"{host.pipe_folder}/reports-{group}" if host.pipe_folder else ""
-        channel = ReportChannel(
-            context, lambda report: self.run_async(lambda: self._report(report)), pipe
-        )
-        files: StageFiles | None = None
-        try:
-            graph = with_payloads(self._graph, lambda key: host.blob(self._graph.job_id, key))
-            if graph.artifacts:
-                files = self._sent_files()
-            job = BatchJob(
-                host.spark,
-                graph,
-                host.output_pipe,
-                host.resources,
-                channel.sender,
-                files,
-                self._workers,
-                self.settings.with_values(dict(host.memory)),
-                self._turn,
-            )
-            return list(job.run())
-        finally:
-            channel.close()
-            if files is not None:
-                unused = host.entries_in_use.release(files.entry_names)
-                files.forget(unused if host.pipe_folder else ())
-
-    @property
-    def _workers(self) -> str:
-        """Name of the Python workers that the job shares with none that imports other files; empty: with all."""
-        graph = self._graph
-        if not self._is_of_program and graph.settings.get(PYTHON_FILES.key):
-            # Paths, whose content may be another one by the next job.
-            return graph.job_id.hex()
-        return modules_digest(tuple(map(without_content, graph.artifacts)))
-
-    def _sent_files(self) -> StageFiles:
-        """Send the files that travel with the job to the executors."""
-        job_id, host = self._graph.job_id, self._host
-        contents: dict[BlobKey, bytes] = {}
-        for artifact in self._graph.artifacts:
-            key = without_content(artifact).key
-            if key is not None and key not in contents:
-                contents[key] = artifact.content if artifact.key is None else host.blob(job_id, key)
-        artifacts = tuple(map(without_content, self._graph.artifacts))
-        context, parent = host.spark.sparkContext, host.artifact_parent
-        files = StageFiles.sent(context, artifacts, contents, parent)
-        host.entries_in_use.hold(files.entry_names)
-        return files
-
-    def _end_stages(self) -> None:
-        """End the job's stages; asks again, as some may yet begin."""
-        for _ in range(_CANCELS_MAX):
-            if self._has_left_spark.is_set():
-                return
-            try:
-                self._host.spark.sparkContext.cancelJobGroup(job_group_of(self._graph.job_id))
-            except Exception as error:
-                # Where the application has ended meanwhile, so have its stages.
-                _LOG.warning(
-                    "Spark was not asked to end the stages of job %s: %s", self._graph.job_id, error
-                )
-                return
-            self._has_left_spark.wait(_CANCEL_S / _CANCELS_MAX)
 
 
 def told_of(error: BaseException, interpreter: str) -> ErrorInfo:

@@ -17,14 +17,16 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId, JobMasterId
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.service import RpcService
+from headrace.spark.batch.batch_host import BatchHost
 from headrace.spark.batch.batch_job import BatchJob
-from headrace.spark.batch.batch_job_master import BatchHost, BatchJobMaster
+from headrace.spark.batch.batch_job_master import BatchJobMaster
 from headrace.spark.batch.batch_support import (
     idle_settings,
     refuse_dataframes_of_others,
     refuse_job_files,
     refuse_unsupported,
 )
+from headrace.spark.batch.subtask_reports import ReportReceiver
 
 _LOG: Final = logging.getLogger(__name__)
 _SUBMIT_TIMEOUT_S: Final = 60.0
@@ -36,6 +38,7 @@ class BatchJobs:
     def __init__(self, host: BatchHost) -> None:
         self._host: Final = host
         self._submitted: Final[dict[JobId, JobGraph]] = {}
+        self._receiver: ReportReceiver | None = None
 
     def submit(self, graph: JobGraph, cluster: ClusterHandle) -> JobClient:
         """Submit a job to the Dispatcher of the cluster in this process, and return its handle."""
@@ -65,6 +68,9 @@ class BatchJobs:
             refuse_dataframes_of_others(graph)
             self._host.resources.refuse(graph)
             self._warn_of_idle(graph)
+        if self._host.secrets is not None and self._receiver is None:
+            self._receiver = ReportReceiver(rpc_service)
+            self._receiver.start()
         return BatchJobMaster(
             rpc_service,
             job_master_id,
@@ -73,6 +79,7 @@ class BatchJobs:
             submitted_ms,
             is_of_program=own is not None,
             on_ended=on_ended,
+            receiver=self._receiver,
         )
 
     def dataframe(self, graph: JobGraph) -> DataFrame:

@@ -16,9 +16,9 @@ from headrace.gateways.job_master import (
     VertexDetails,
 )
 from headrace.gateways.messages import ErrorInfo
+from headrace.gateways.subtask_report import SubtaskReport
 from headrace.graph.job_graph import JobGraph, JobVertex
 from headrace.metrics import names
-from headrace.spark.batch.subtask_reports import SubtaskReport
 
 _S = ExecutionState
 _ATTEMPTS_MAX: Final = 16

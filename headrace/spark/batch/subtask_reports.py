@@ -1,7 +1,7 @@
 """Reports of subtasks on Spark's executors to the job's driver: that they run, and what they have read and written.
 
-The last report of a subtask comes with its success, as an update of one of Spark's accumulators. Where driver and
-workers share a host, others come before it through a named pipe, as lines that nobody waits for.
+The last report of a subtask comes with its success, as an update of one of Spark's accumulators. Nobody waits for those
+before it: lines of a named pipe where driver and workers share a host, messages over the network elsewhere.
 """
 
 import contextlib
@@ -17,33 +17,17 @@ from pyspark import SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from headrace.core.clock import SystemClock
-from headrace.core.ids import JobVertexId
+from headrace.core.ids import JobId, JobVertexId
 from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.subtask_report import SubtaskReport, SubtaskReportGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.service import RpcService
+from headrace.spark.batch.driver_connection import DriverConnection, driver_connection
 from headrace.spark.workers.worker_output import LinePipe
 
 _INTERVAL_MS: Final = 500.0
-
-
-class SubtaskReport(msgspec.Struct, frozen=True, array_like=True):
-    """State and counts of one attempt of a subtask.
-
-    The last one has the `metrics` of its operators and of the user's functions, `counters` of which are the latter's.
-    Times are epoch milliseconds; bytes are those of Arrow batches, as Spark hands them over.
-    """
-
-    vertex_id: str
-    subtask_index: int
-    attempt_number: int
-    state: ExecutionState
-    host: str
-    started_ms: int
-    reported_ms: int
-    records_in: int = 0
-    records_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    metrics: dict[str, float] = {}
-    counters: tuple[str, ...] = ()
+_REMOTE_INTERVAL_MS: Final = 5_000.0
+"""The same over the network, where the workers of many hosts may report."""
 
 
 TakeReport = Callable[[SubtaskReport], None]
@@ -70,18 +54,45 @@ class _Forwarded(AccumulatorParam[list[bytes]]):
         return {"take": None}
 
 
-class ReportChannel:
-    """The driver's end, for one job. `take` is called on threads of its own. `pipe_path`: empty without a pipe."""
+class ReportReceiver(RpcEndpoint, SubtaskReportGateway):
+    """The driver's end of reports that come over the network, of all jobs: some come after the end of theirs."""
 
-    def __init__(self, context: SparkContext, take: TakeReport, pipe_path: str) -> None:
+    def __init__(self, rpc_service: RpcService) -> None:
+        super().__init__(rpc_service, rpc_service.create_endpoint_name("subtask-reports"))
+        self._jobs: Final[dict[JobId, TakeReport]] = {}
+
+    def follow(self, job_id: JobId, take: TakeReport) -> None:
+        """Hand the reports of a job to `take`, on the main thread."""
+        self._jobs[job_id] = take
+
+    def forget(self, job_id: JobId) -> None:
+        """Take no more reports of a job."""
+        self._jobs.pop(job_id, None)
+
+    def report_subtask(self, job_id: JobId, report: SubtaskReport) -> None:
+        take = self._jobs.get(job_id)
+        if take is not None:
+            take(report)
+
+
+class ReportChannel:
+    """The driver's end, for one job. `take` is called on threads of its own.
+
+    `pipe_path` and `address`, of a ReportReceiver: empty without one.
+    """
+
+    def __init__(
+        self, context: SparkContext, job_id: JobId, take: TakeReport, pipe_path: str, address: str
+    ) -> None:
         self._param: Final = _Forwarded(take)
         self._pipe: Final = (
             LinePipe(Path(pipe_path), _decoding(take), "headrace-batch-reports")
             if pipe_path
             else None
         )
-        self.sender: Final = ReportSender(context.accumulator([], self._param), pipe_path)
-        """Accumulator that the stages of the job are given."""
+        accumulator = context.accumulator([], self._param)
+        self.sender: Final = ReportSender(accumulator, job_id, pipe_path, address)
+        """Accumulator, pipe and address that the stages of the job are given."""
 
     def close(self) -> None:
         """Take no more reports."""
@@ -101,11 +112,15 @@ def _decoding(take: TakeReport) -> Callable[[bytes], None]:
 
 
 class ReportSender:
-    """Accumulator and pipe through which the tasks of a stage report; travels in their closure."""
+    """Accumulator, pipe and address to which the tasks of a stage report; travels in their closure."""
 
-    def __init__(self, accumulator: "Accumulator[list[bytes]]", pipe_path: str) -> None:
+    def __init__(
+        self, accumulator: "Accumulator[list[bytes]]", job_id: JobId, pipe_path: str, address: str
+    ) -> None:
         self.accumulator: Final = accumulator
+        self.job_id: Final = job_id
         self.pipe_path: Final = pipe_path
+        self.address: Final = address
 
 
 class SubtaskReporter:
@@ -133,6 +148,8 @@ class SubtaskReporter:
         self._host: Final = socket.gethostname()
         self._bytes_in = self._bytes_out = 0
         self._pipe = -1
+        self._driver: DriverConnection | None = driver_connection() if sender.address else None
+        self._interval_ms: Final = _REMOTE_INTERVAL_MS if sender.address else _INTERVAL_MS
         if sender.pipe_path:
             # Not waiting for a reader: where there is none, the driver is gone.
             with contextlib.suppress(OSError):
@@ -168,15 +185,22 @@ class SubtaskReporter:
 
     def _tell(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if self._pipe >= 0 and now_ms >= self._next_ms:
-            self._next_ms = now_ms + _INTERVAL_MS
+        if self._is_heard and now_ms >= self._next_ms:
+            self._next_ms = now_ms + self._interval_ms
             self._write(self._report(ExecutionState.RUNNING))
 
+    @property
+    def _is_heard(self) -> bool:
+        return self._pipe >= 0 or self._driver is not None
+
     def _write(self, report: SubtaskReport) -> None:
-        if self._pipe < 0:
+        if not self._is_heard:
             return
         # Short enough to be written at once or not at all; the last report comes another way, with the metrics.
         short = msgspec.structs.replace(report, metrics={}, counters=())
+        if self._driver is not None:
+            self._driver.tell(self._sender.address, self._sender.job_id, short)
+            return
         line = msgspec.json.encode(short) + b"\n"
         with contextlib.suppress(OSError):
             os.write(self._pipe, line)

@@ -225,7 +225,13 @@ def handed_to_tasks(context: SparkContext, secrets: TaskSecrets) -> Generator[No
 
 def received_secrets() -> TaskSecrets:
     """Return the secrets that were handed to the Spark task that this is called in."""
+    secrets = find_secrets()
+    assert secrets is not None, "its job was submitted without secrets"
+    return secrets
+
+
+def find_secrets() -> TaskSecrets | None:
+    """Return the secrets that were handed to the Spark task that this is called in; None where there are none."""
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(SECRETS_OF_TASKS)
-    assert text is not None, "its job was submitted without secrets"
-    return msgspec.json.decode(text, type=TaskSecrets)
+    return None if text is None else msgspec.json.decode(text, type=TaskSecrets)

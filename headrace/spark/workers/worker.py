@@ -188,7 +188,7 @@ def _host_task_manager(
         )
         should_stop = EndRequest()
         # Sent to every process of a machine that ends: whoever works with this one is told before it is gone.
-        signal.signal(signal.SIGTERM, lambda *_: should_stop.set())
+        signal.signal(signal.SIGTERM, lambda *_: should_stop.decommission())
         return run_task_manager(
             configuration, output=output, should_stop=should_stop, lock_watcher=lock_watcher
         )

@@ -8,6 +8,7 @@ import gc
 import json
 import logging
 import pickle
+import signal
 import sys
 from typing import Any
 
@@ -61,6 +62,8 @@ def main() -> None:
         logging.getLogger().addHandler(log.handler)
         logging.getLogger().setLevel(logging.INFO)
     share_interpreter()
+    # As in a worker of Spark's.
+    signal.signal(signal.SIGTERM, lambda *_: should_stop.decommission())
     start_thread("answers", answer)
     task_manager_runner.run_task_manager(
         configuration, should_stop=should_stop, lock_watcher=lock_watcher

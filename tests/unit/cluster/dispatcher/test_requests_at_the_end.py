@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from headrace.checkpoint.state_queries import StatesQuery
-from headrace.cluster.dispatcher import running_jobs
+from headrace.cluster.dispatcher import job_leader, running_jobs
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
-from headrace.cluster.job_master.job_master import JobManagerSharedServices
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import EmbeddedLeaderElection
 from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.barriers import SavepointFormatType
@@ -58,7 +58,7 @@ class World:
         network = LoopbackNetwork(clock, SeededRandom(1), loop=self.loop)
         master, client = network.create_service("master"), network.create_service("client")
         blobs = start_scripted(master, "blobs", BlobServerGateway)
-        monkeypatch.setattr(running_jobs, "JobMaster", self._lead)
+        monkeypatch.setattr(job_leader, "JobMaster", self._lead)
         blob_server = master.gateway(blobs.address, BlobServerGateway)
         jobs = running_jobs.RunningJobs(
             master,

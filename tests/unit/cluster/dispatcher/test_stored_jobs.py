@@ -30,13 +30,19 @@ Lead = Callable[[], StoredJobs]
 
 
 @pytest.fixture
-def lead(tmp_path: Path) -> Lead:
+def options(request: pytest.FixtureRequest) -> dict[str, str]:
+    return getattr(request, "param", {})
+
+
+@pytest.fixture
+def lead(tmp_path: Path, options: dict[str, str]) -> Lead:
     """Take the leadership over. Whoever led before does not notice: its clock stands still, as in a frozen process."""
     settings = Settings(
         {
             "high-availability.type": "file",
             "high-availability.storageDir": str(tmp_path / "storage"),
             "headrace.checkpoint.key-file": str(tmp_path / "key"),
+            **options,
         }
     )
 
@@ -174,3 +180,59 @@ def test_the_next_leader_tells_of_a_refused_job_whose_graph_alone_is_gone(
     (ended,) = asyncio.run(lead().recover()).ended
     assert ended.result.failure is not None
     assert "it cannot run" in ended.result.failure.text
+
+
+def damage_graph(folder: Path) -> Path:
+    (graph,) = (folder / "storage").rglob("graph")
+    graph.write_bytes(b"?" + graph.read_bytes())
+    return graph
+
+
+def test_a_job_whose_graph_cannot_be_read_ends_and_keeps_its_files(
+    lead: Lead, tmp_path: Path
+) -> None:
+    asyncio.run(lead().put(GRAPH, 1))
+    graph = damage_graph(tmp_path)
+    leader = lead()
+    recovered = asyncio.run(leader.recover())
+    assert (recovered.jobs, recovered.ended) == ([], [])
+    (unreadable,) = recovered.unreadable
+    assert unreadable.job_id == GRAPH.job_id
+    failed = JobResult(GRAPH.job_id, "job", JobStatus.FAILED, 0, {})
+    asyncio.run(leader.job_terminal(failed, keeps_latest=True))
+    for _ in range(2):
+        recovered = asyncio.run(lead().recover())
+        assert [one.result for one in recovered.ended] == [failed]
+        assert (recovered.jobs, recovered.unreadable) == ([], [])
+    # Whoever can read it finds that it has ended, and deletes what is left of it.
+    graph.write_bytes(graph.read_bytes()[1:])
+    assert jobs_of(lead()) == []
+    assert files_of(tmp_path) == []
+
+
+def test_memory_keeps_nothing_of_a_job_of_which_nothing_is_left(lead: Lead) -> None:
+    leader = lead()
+    asyncio.run(leader.put(GRAPH, 1))
+    follower = lead()
+    assert jobs_of(follower) == [GRAPH]
+    others = [JobId(bytes([number]) * 16) for number in range(3)]
+    for job_id in others:
+        asyncio.run(follower.put(JobGraph(job_id, "job", (), (), {}), 1))
+    for job_id in (GRAPH.job_id, *others):
+        ended = JobResult(job_id, "job", JobStatus.FINISHED, 5, {})
+        asyncio.run(follower.job_terminal(ended, keeps_latest=False))
+        assert asyncio.run(follower.status_of_ended(job_id)) is JobStatus.FINISHED
+        asyncio.run(follower.clean_up(job_id, None))
+        assert asyncio.run(follower.status_of_ended(job_id)) is None
+    assert (follower._ended, follower._stored_epochs) == ({}, {})
+
+
+@pytest.mark.parametrize("options", [{"job-result-store.delete-on-commit": "false"}], indirect=True)
+def test_a_job_whose_result_is_kept_never_runs_again(lead: Lead) -> None:
+    leader = lead()
+    asyncio.run(leader.put(GRAPH, 1))
+    asyncio.run(leader.job_terminal(FINISHED, keeps_latest=False))
+    asyncio.run(leader.clean_up(GRAPH.job_id, None))
+    assert leader._ended == {}
+    for later in (leader, lead()):
+        assert asyncio.run(later.status_of_ended(GRAPH.job_id)) is JobStatus.FINISHED

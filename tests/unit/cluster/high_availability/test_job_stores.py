@@ -11,9 +11,13 @@ import msgspec
 import pytest
 
 from headrace.checkpoint.errors import CheckpointStorageError, RecordNotTrustedError
-from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.checkpoint.storage.metadata_key import MetadataKey, seal
 from headrace.cluster.high_availability import job_graph_store
-from headrace.cluster.high_availability.job_graph_store import JobGraphStore, StoredJobGraph
+from headrace.cluster.high_availability.job_graph_store import (
+    JobGraphStore,
+    StoredJobGraph,
+    UnreadableJobGraph,
+)
 from headrace.cluster.high_availability.job_result_store import JobResultEntry, JobResultStore
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.core.ids import BlobKey, JobId
@@ -92,19 +96,39 @@ def test_a_blob_that_was_written_in_part_is_written_again(tmp_path: Path) -> Non
     assert b"".join(store.blob(job_id(1), 1, key)) == b"content"
 
 
+def unreadable(store: JobGraphStore, number: int) -> str:
+    """Return why the only job of a store cannot be read."""
+    (found,) = store.recover(1, unlost)
+    assert isinstance(found, UnreadableJobGraph)
+    assert (found.job_id, found.epoch) == (job_id(number), 1)
+    return str(found.error)
+
+
 def test_a_graph_that_was_changed_moved_or_sealed_by_others_is_not_trusted(tmp_path: Path) -> None:
     graphs(tmp_path).put(stored(1))
-    with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path, MetadataKey(b"s" * 32)).recover(1, unlost)
     folder = folder_of(tmp_path, 1)
     moved = folder.rename(folder_of(tmp_path, 2))
-    with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path).recover(1, unlost)
+    assert "was not written for graph of job" in unreadable(graphs(tmp_path), 2)
     moved.rename(folder)
     graph = folder / "graph"
     graph.write_bytes(graph.read_bytes().replace(b"job 1", b"job 2"))
-    with pytest.raises(RecordNotTrustedError):
-        graphs(tmp_path).recover(1, unlost)
+    assert "was not written for graph of job" in unreadable(graphs(tmp_path), 1)
+    graphs(tmp_path / "other", MetadataKey(b"s" * 32)).put(stored(1))
+    assert "it was written with the key" in unreadable(graphs(tmp_path / "other"), 1)
+
+
+def test_a_graph_of_another_version_keeps_no_other_job_from_going_on(tmp_path: Path) -> None:
+    graphs(tmp_path).put(stored(1))
+    graphs(tmp_path).put(stored(2))
+    subject = f"graph of job {job_id(1)} under leader 1"
+    graph = folder_of(tmp_path, 1) / "graph"
+    graph.write_bytes(seal(msgspec.msgpack.encode({"graph": "later"}), subject, KEY))
+    for epoch in (1, 2):
+        good, other = graphs(tmp_path).recover(epoch, unlost)
+        assert good == stored(2)
+        assert isinstance(other, UnreadableJobGraph)
+        assert "another version of Headrace wrote it" in str(other.error)
+    assert graph.exists(), "whoever can read it finds it"
 
 
 def test_a_folder_that_names_no_job_stops_the_recovery(tmp_path: Path) -> None:
@@ -232,6 +256,15 @@ def test_clean_entries_stay_where_they_are_wanted(tmp_path: Path) -> None:
     store.mark_clean(entry(1))
     assert store.recover().clean == {job_id(1): entry(1)}
     assert store.recover().dirty == {}
+
+
+def test_a_clean_entry_is_found_where_it_stays(tmp_path: Path) -> None:
+    for deletes_clean, found in ((True, None), (False, entry(1))):
+        store = results(tmp_path, deletes_clean=deletes_clean)
+        store.create_dirty(entry(1), 1)
+        assert store.find_clean(job_id(1)) is None
+        store.mark_clean(entry(1))
+        assert store.find_clean(job_id(1)) == found
 
 
 def test_a_job_that_is_clean_and_dirty_was_cleaned_up_to_the_last_step(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import (
     CollectCoordinator,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
+from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import LeaderDirectory
 from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock

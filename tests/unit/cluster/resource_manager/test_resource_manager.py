@@ -340,15 +340,19 @@ def test_what_a_task_manager_has_is_known_once_one_has_told(world: World) -> Non
     )
 
 
+@pytest.mark.parametrize("by", ["host", "itself"])
 def test_a_decommissioned_task_manager_is_told_to_its_jobs_replaced_and_stopped_once_they_left(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, by: str
 ) -> None:
     caplog.set_level(logging.INFO, logger="headrace")
     world.declare(1)
     registered = world.register_with_slots()
     ((request,),) = world.task_manager.script.called("request_slot")
     for _ in range(2):
-        world.driver.listener.worker_decommissioned(WORKER, "sold")
+        if by == "host":
+            world.driver.listener.worker_decommissioned(WORKER, "sold")
+        else:
+            world.gateway.decommission_task_manager(WORKER, "sold")
         world.run_for(10)
     assert world.job_master.script.called("notify_task_manager_decommissioned") == [
         (WORKER, "sold", 20_000)

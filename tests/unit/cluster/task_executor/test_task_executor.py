@@ -399,6 +399,56 @@ def test_shutting_down_fails_tasks_and_says_goodbye(world: World) -> None:
     assert len(world.job_master.script.called("disconnect_task_manager")) == 1
 
 
+DECOMMISSIONED = [(TM_1, "sold")]
+
+
+def test_a_task_manager_that_is_to_end_tells_so_and_its_tasks_go_on_until_it_is_stopped(
+    world: World,
+) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.executor.decommission("sold")
+    world.run_for(15_000)
+    assert world.resource_manager.script.called("decommission_task_manager") == DECOMMISSIONED
+    assert task.state is ExecutionState.RUNNING
+    world.ask(world.gateway.shut_down("its jobs have left it"))
+    world.run_for(4_000)
+    assert (task.state, world.ends) == (ExecutionState.FAILED, ["its jobs have left it"])
+
+
+def test_a_task_manager_that_nobody_stops_or_that_is_told_again_ends(world: World) -> None:
+    world.executor.decommission("sold")
+    world.run_for(19_900)
+    assert world.ends == []
+    world.run_for(200)
+    assert world.ends == ["sold"]
+    again = World()
+    for _ in range(2):
+        again.executor.decommission("sold")
+    again.run_for(10)
+    assert again.ends == ["sold"]
+    again.close()
+
+
+def test_a_task_manager_without_a_resource_manager_ends_at_once() -> None:
+    world = World(register_task_executor=lambda *_: never())
+    world.executor.decommission("sold")
+    world.run_for(10)
+    assert world.ends == ["sold"]
+    world.close()
+
+
+def test_the_next_resource_manager_is_told_that_a_task_manager_is_about_to_end(
+    world: World,
+) -> None:
+    world.executor.decommission("sold")
+    world.run_for(10)
+    world.gateway.disconnect_resource_manager(RM_ID, "restart")
+    world.run_for(5_000)
+    assert len(world.resource_manager.script.called("send_slot_report")) == 2
+    assert world.resource_manager.script.called("decommission_task_manager") == 2 * DECOMMISSIONED
+
+
 def test_a_task_manager_that_cannot_start_or_stop_in_order_ends_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,10 +7,10 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.messages import ErrorInfo
+from headrace.gateways.subtask_report import SubtaskReport
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics import names
 from headrace.spark.batch.batch_progress import BatchProgress
-from headrace.spark.batch.subtask_reports import SubtaskReport
 from tests.unit.api.recording import recording
 
 

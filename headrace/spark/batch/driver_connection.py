@@ -1,0 +1,56 @@
+"""DriverConnection: a Python worker's connection to the driver, for reports of the subtasks that run in it."""
+
+import contextlib
+import functools
+
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId
+from headrace.core.randomness import system_random
+from headrace.core.security.tls import client_context
+from headrace.core.threads import EventLoopThread
+from headrace.gateways.subtask_report import SubtaskReport, SubtaskReportGateway
+from headrace.rpc.tcp import TcpRpcService
+from headrace.spark.session.authentication import TaskSecrets, find_secrets
+
+
+class DriverConnection:
+    """One per process: Spark gives a worker one task after another. It is dialled at the first report."""
+
+    def __init__(self, secrets: TaskSecrets) -> None:
+        self._thread = EventLoopThread("headrace-reports")
+        self._rpc_service = self._thread.run(_start(secrets))
+
+    def tell(self, address: str, job_id: JobId, report: SubtaskReport) -> None:
+        """Send a report to a ReportReceiver. Nobody waits for it; it is lost where the driver is not reached."""
+        with contextlib.suppress(HeadraceError):
+            gateway = self._rpc_service.gateway(address, SubtaskReportGateway)
+            gateway.report_subtask(job_id, report)
+
+    def close(self) -> None:
+        """End the connection and its thread."""
+        self._thread.run(self._rpc_service.stop())
+        self._thread.stop()
+
+
+@functools.cache
+def driver_connection() -> DriverConnection | None:
+    """Return this process's connection; None where the first task that asks was given no secrets."""
+    secrets = find_secrets()
+    return None if secrets is None else DriverConnection(secrets)
+
+
+async def _start(secrets: TaskSecrets) -> TcpRpcService:
+    tls = secrets.tls
+    service = TcpRpcService(
+        Settings(),
+        # Nobody calls this process.
+        bind_host="127.0.0.1",
+        secret=secrets.secret,
+        clock=SystemClock(),
+        random=system_random(),
+        client_ssl=None if tls is None else client_context(tls),
+    )
+    await service.start()
+    return service
