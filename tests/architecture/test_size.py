@@ -10,18 +10,18 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (43, 5_100),
+    "api": (43, 5_110),
     "checkpoint": (22, 2_830),
     "cli": (64, 5_960),
     "client": (9, 750),
-    "cluster": (168, 17_290),
+    "cluster": (168, 17_370),
     "common": (20, 110),
     "connectors": (59, 6_190),
-    "core": (59, 6_060),
+    "core": (59, 6_070),
     "datastream": (39, 400),
     "functions": (28, 3_050),
     "gateways": (14, 1_110),
-    "graph": (11, 1_460),
+    "graph": (11, 1_470),
     "headrace": (3, 70),
     "metrics": (25, 2_260),
     "network": (82, 9_390),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (59, 7_430),
+    "spark": (61, 7_620),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (961, 98_920)
+WHEEL_CEILING: Final = (963, 99_210)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -289,25 +289,13 @@ def _serve(
     def exit_after(error: BaseException) -> None:
         exit_process(f"fatal error: {type(error).__name__}: {error}")
 
-    tls = configuration.tls
     is_own = threading.current_thread() is threading.main_thread()
     interpreter_lock = (
         None if lock_watcher is None else _interpreter_lock(configuration, lock_watcher)
     )
 
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
-        rpc_service = TcpRpcService(
-            Settings(configuration.settings),
-            bind_host=configuration.bind_host,
-            advertised_host=configuration.advertised_host,
-            port_option=TASK_MANAGER_RPC_PORT,
-            secret=configuration.secret,
-            clock=SystemClock(),
-            random=system_random(),
-            server_ssl=None if tls is None else server_context(tls),
-            client_ssl=None if tls is None else client_context(tls),
-        )
-        await rpc_service.start()
+        rpc_service = await open_rpc_service(configuration)
         rpc_service.on_fatal_error = control.on_fatal_error = exit_after
         executor = task_manager.create_executor(
             rpc_service,
@@ -349,6 +337,24 @@ def _serve(
         # The goodbyes have been written; let them leave before the connections go.
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
+
+
+async def open_rpc_service(configuration: TaskManagerConfiguration) -> TcpRpcService:
+    """Start the RPC of a process with a TaskManager's rights, on the loop that runs this."""
+    tls = configuration.tls
+    rpc_service = TcpRpcService(
+        Settings(configuration.settings),
+        bind_host=configuration.bind_host,
+        advertised_host=configuration.advertised_host,
+        port_option=TASK_MANAGER_RPC_PORT,
+        secret=configuration.secret,
+        clock=SystemClock(),
+        random=system_random(),
+        server_ssl=None if tls is None else server_context(tls),
+        client_ssl=None if tls is None else client_context(tls),
+    )
+    await rpc_service.start()
+    return rpc_service
 
 
 def fork_lock_watcher(settings: Settings) -> WatcherProcess | None:
