@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import ATTACHED, TARGET
-from headrace.api.settings.job_artifacts import python_files, with_python_files
+from headrace.api.settings.job_artifacts import python_files, with_environment, with_python_files
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.client.remote_executor import refuse_dataframes
 from headrace.client.rest_cluster_client import RestClusterClient
@@ -46,6 +46,7 @@ class PerJobExecutor:
         """
         check_values(job_graph.settings)
         refuse_dataframes(job_graph)
+        job_graph = with_environment(job_graph)
         settings = {**job_graph.settings, **self._settings.to_dict()}
         settings.pop(TARGET.key, None)
         files = python_files(Settings(settings))

@@ -13,14 +13,15 @@ from headrace.api.client.job_client import JobClient
 from headrace.api.settings.job_artifacts import (
     python_files,
     with_carried_python_files,
+    with_environment,
 )
 from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.config import Settings, check_values
-from headrace.core.errors import ConfigurationError, HostError, ProgramError
+from headrace.core.errors import HostError, ProgramError
 from headrace.core.ids import ClusterDataSetId
 from headrace.gateways.messages import DataSetInfo
-from headrace.graph.job_graph import ArtifactKind, JobGraph
+from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
 
 _LOG: Final = logging.getLogger(__name__)
@@ -58,13 +59,17 @@ class RemoteExecutor:
         """Submit a job and return its handle once the cluster has taken it."""
         check_values(job_graph.settings)
         refuse_dataframes(job_graph)
-        refuse_interpreter_in_archive(job_graph)
+        job_graph = with_environment(job_graph)
         files = python_files(Settings(job_graph.settings))
         cluster = self._cluster()
         if files:
             job_graph = with_carried_python_files(job_graph, files)
         executable = Settings(job_graph.settings).get_option(PYTHON_EXECUTABLE)
-        if executable and executable != _interpreter_of(Settings(cluster.cluster_settings())):
+        if (
+            executable
+            and not job_graph.python_executable
+            and executable != _interpreter_of(Settings(cluster.cluster_settings()))
+        ):
             job_graph = msgspec.structs.replace(job_graph, python_executable=executable)
         client = cluster.submit_job(job_graph)
         _LOG.info(
@@ -122,23 +127,6 @@ class RemoteExecutor:
 def _interpreter_of(cluster: Settings) -> str:
     """Return the interpreter that a cluster was started with; empty where its settings name none."""
     return cluster.to_dict().get("spark.pyspark.python") or cluster.get_option(PYTHON_EXECUTABLE)
-
-
-def refuse_interpreter_in_archive(graph: JobGraph) -> None:
-    """Raise ConfigurationError where the interpreter would have to be unpacked before the processes that unpack it."""
-    executable = Settings(graph.settings).get_option(PYTHON_EXECUTABLE)
-    archives = {
-        one.name
-        for one in graph.artifacts
-        if one.kind is ArtifactKind.ARCHIVE and not one.is_cached_file
-    }
-    if executable.removeprefix("./").partition("/")[0] in archives:
-        raise ConfigurationError(
-            PYTHON_EXECUTABLE.key,
-            executable,
-            "archives of a job are unpacked by TaskManagers, which run by the interpreter already: install it on the "
-            "hosts and name its path there, or bring packages alone with set_python_requirements(file, folder)",
-        )
 
 
 def refuse_dataframes(graph: JobGraph) -> None:

@@ -54,7 +54,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.session.program_sessions: UnobeyedSettingError
 |  +- spark.workers.resource_driver: SparkHostLostError
 |  +- spark.session.session: SparkStartError
-|  +- spark.session.spark_errors: UnusableInterpreterError, UnusableWorkerError, WorkerRefusedError
+|  +- spark.session.spark_errors: UnusableEnvironmentError, UnusableInterpreterError, UnusableWorkerError
+|  +- spark.session.spark_errors: WorkerRefusedError
 +- rpc.errors: RpcError          a call between endpoints failed
 +- network.errors: NetworkError  the exchange of records failed
 +- checkpoint.errors: CheckpointError, StateReadError
@@ -78,7 +79,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
 +- cluster.job_master.coordinators.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
-+- cluster.blob.python_packages: RequirementsNotInstalledError
++- cluster.blob.virtual_environment: MissingInterpreterError, PackageConflictError
++- cluster.blob.virtual_environment: RequirementsNotInstalledError
 +- cli.cluster.session: NameTakenError
 +- cli.daemon.daemon_process: DaemonFailedError
 +- cli.daemon.messages: StarterGoneError
@@ -115,6 +117,7 @@ import msgspec
 
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.redaction import shown_uri, shown_value
+from headrace.core.resource_profile import JOB_ENVIRONMENT
 
 
 class ErrorDomain(enum.Enum):
@@ -385,9 +388,15 @@ class VersionMismatchError(HostError):
     ) -> None:
         by = f", which runs by the job's python.executable, '{interpreter}'" if interpreter else ""
         setting = "python.executable" if interpreter else "PYSPARK_PYTHON (or spark.pyspark.python)"
+        remedy = f"set {setting} to an interpreter with the driver's versions on every host"
+        if interpreter.startswith(JOB_ENVIRONMENT):
+            by = ", which runs in the Python environment of the job"
+            remedy = (
+                "have python.requirements, or the archive with the interpreter, bring the driver's version: functions "
+                "travel between the two"
+            )
         super().__init__(
-            f"{what} differs: {driver_version} on the driver, {worker_version} on worker {worker}{by}; set {setting} "
-            "to an interpreter with the driver's versions on every host"
+            f"{what} differs: {driver_version} on the driver, {worker_version} on worker {worker}{by}; {remedy}"
         )
         self.what = what
 

@@ -12,6 +12,8 @@ import msgspec
 _CPU_TOLERANCE: Final = 1e-6
 """Sums of fractions of a core are not exact."""
 _MEBIBYTE: Final = 1 << 20
+JOB_ENVIRONMENT: Final = "environment:"
+"""Beginning of an interpreter's name that stands for one which each host makes from the files of a single job."""
 _MEMORY_NAMES: Final = (
     ("task_heap_bytes", "task heap memory"),
     ("task_off_heap_bytes", "task off-heap memory"),
@@ -23,7 +25,8 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
     """Cores, bytes of memory by their use, and external resources (GPUs for example) by name and amount.
 
     One of zeros is unspecified: as a request, any slot serves it. `python_executable`: the interpreter of the process,
-    where it is another one than that of the cluster. A slot of one interpreter serves no request for another.
+    where it is another one than that of the cluster, or the name of a job's environment (JOB_ENVIRONMENT). A slot of
+    one interpreter serves no request for another.
     """
 
     cpu_cores: float = 0.0

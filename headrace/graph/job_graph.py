@@ -191,7 +191,8 @@ class JobGraph(msgspec.Struct, frozen=True):
     slot_resources: dict[str, ResourceProfile] = {}
     """Resources of the slots of slot sharing groups that set some, by name; the others have slots of default size."""
     python_executable: str = ""
-    """Interpreter of the TaskManagers of the job, where it is another one than that of the cluster."""
+    """Interpreter of the TaskManagers of the job, where it is another one than that of the cluster, or the name of the
+    job's environment."""
 
     def profile_of(self, slot_sharing_group: str) -> ResourceProfile:
         """Return the resources that each slot of a group takes; unspecified: the default."""

@@ -125,8 +125,8 @@ PYTHON_REQUIREMENTS: Final = ConfigOption(
     "python.requirements",
     str,
     default="",
-    doc="A requirements file whose packages are installed for the job's functions once on each host, by the workers' "
-    "interpreter; with `file#folder` from the packages in that folder alone, without a network.",
+    doc="A requirements file, of which each host makes a virtual environment on top of the workers' packages, once. "
+    "The job's TaskManagers run in it. With `file#folder` packages come from that folder alone, without a network.",
 )
 PYTHON_ARCHIVES: Final = ConfigOption(
     "python.archives",
@@ -139,9 +139,9 @@ PYTHON_EXECUTABLE: Final = ConfigOption(
     "python.executable",
     str,
     default="",
-    doc="Interpreter of the job's TaskManagers on every host, of the driver's version and with its packages. A job "
-    "with a cluster of its own sets with it what spark.pyspark.python sets, which wins. In a cluster that runs already "
-    "the job has TaskManagers of its own, with one slot each.",
+    doc="Interpreter of the job's TaskManagers, of the driver's version and with its packages: its path on every host, "
+    "or one in an archive of python.archives (`venv.zip/venv/bin/python`). A job with a cluster of its own sets with a "
+    "path what spark.pyspark.python sets, which wins. Otherwise it has TaskManagers of its own, with one slot each.",
 )
 ARTIFACT_SIZE_MAX: Final = ConfigOption(
     "headrace.artifacts.size-max",
@@ -241,6 +241,17 @@ def global_job_parameters(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the job parameters that functions read, from a job's settings."""
     prefix = GLOBAL_JOB_PARAMETERS_PREFIX
     return {key[len(prefix) :]: value for key, value in settings.items() if key.startswith(prefix)}
+
+
+def archive_interpreter(settings: Settings) -> str:
+    """Return `python.executable` where it names a file in one of `python.archives`; else nothing."""
+    executable = settings.get_option(PYTHON_EXECUTABLE).removeprefix("./")
+    archives = [
+        said.strip().partition("#") for said in settings.get_option(PYTHON_ARCHIVES).split(",")
+    ]
+    names = {name or path.rpartition("/")[2] for path, _, name in archives}
+    name, _, path = executable.partition("/")
+    return executable if name and path and name in names else ""
 
 
 def cached_files(text: str) -> dict[str, str]:

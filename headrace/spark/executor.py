@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
-from headrace.api.settings.job_artifacts import python_files, with_python_files
+from headrace.api.settings.job_artifacts import python_files, with_environment, with_python_files
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.options import (
     DELETE_ON_COMMIT,
@@ -108,6 +108,7 @@ class SparkExecutor:
         is_batch = runs_in_batch(Settings(job_graph.settings))
         if is_batch:
             refuse_unsupported(job_graph)
+        job_graph = with_environment(job_graph)
         host = self._started_host(job_graph.settings)
         host.refuse_unobeyed(job_graph.settings)
         application = self._application
@@ -300,11 +301,14 @@ def _refuse_too_few_slots(job_graph: JobGraph, host: "SparkHost") -> None:
     lacking = host.sizes.lacking(wanted)
     if lacking:
         raise ExternalResourcesError(lacking, host.master)
+    slots_per_worker = host.slots_per_worker
+    if available is not None and job_graph.python_executable:
+        available, slots_per_worker = available // slots_per_worker, 1
     # Slots of groups with resources are cut: how many there will be is known to the ResourceManager.
-    if job_graph.slot_resources and host.slots_per_worker > 1:
+    if job_graph.slot_resources and slots_per_worker > 1:
         return
     if available is not None and needed > available and host.is_fixed:
-        raise NotEnoughSlotsError(needed, available, host.master, host.slots_per_worker, groups)
+        raise NotEnoughSlotsError(needed, available, host.master, slots_per_worker, groups)
 
 
 def _refuse_high_availability(settings: Settings) -> None:

@@ -47,16 +47,19 @@ from headrace.core.process.memory_parts import PROCESS_MEMORY
 from headrace.core.process.process_log import ProcessLog
 from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.core.randomness import system_random
+from headrace.core.resource_profile import JOB_ENVIRONMENT
 from headrace.core.security.cluster_secret import (
     cluster_identity,
     cluster_secret,
     given_identity,
 )
 from headrace.core.security.tls import TlsIdentity, needs_tls
+from headrace.gateways.ended_job import EndedJob
 from headrace.graph.job_graph import JobGraph
 from headrace.rest.cluster_view import ControlPlane, SparkPage
 from headrace.rest.rest_server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
+from headrace.rpc.proxies import gateway_address
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
 from headrace.spark.job_descriptions import attempt_text, worker_description
@@ -77,6 +80,7 @@ from headrace.spark.session.session_configuration import (
     driver_addresses,
     settings_in_pod,
 )
+from headrace.spark.workers.job_environment import JobEnvironment
 from headrace.spark.workers.resource_driver import SparkResourceDriver
 from headrace.spark.workers.worker import WorkerSpec, run_worker
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
@@ -172,6 +176,7 @@ class SparkHost:
         self._stay: Callable[[], None] | None = None
         self._has_left = False
         self._last_begun = ""
+        self._environments: dict[str, JobEnvironment] = {}
 
     @property
     def handle(self) -> ClusterHandle:
@@ -309,6 +314,7 @@ class SparkHost:
             secrets=TaskSecrets(self._secret, self._tls, self._worker_settings.to_dict()),
             counted=worker_profile(self._settings),
             description_of=self._description_of,
+            environments=self._environments,
         )
 
     def _entrypoint(
@@ -333,7 +339,7 @@ class SparkHost:
             tls=self._tls,
             scratch=self._scratch,
             show_output=None if self._kind.is_local else self._standard_output.show,
-            on_job_ended=web_monitor.job_ended,
+            on_job_ended=lambda job: self._job_ended(job, web_monitor),
             on_attempt=self._attempt_begins,
             batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
             log_folder=self._log_folder,
@@ -396,8 +402,19 @@ class SparkHost:
         ship(self.session.context, self._shipped.add(files), self._scratch)
 
     def _attempt_begins(self, graph: JobGraph, number: int) -> None:
-        """Have TaskManagers that start from now on name the job in Spark: it is likely to be for its sake."""
+        """Have TaskManagers that start from now on name the job in Spark: it is likely to be for its sake.
+
+        Those of a job that brings an environment find out here what is in it.
+        """
         self._last_begun = attempt_text(graph, number)
+        if graph.python_executable.startswith(JOB_ENVIRONMENT):
+            self._environments[graph.python_executable] = JobEnvironment.of(graph)
+
+    def _job_ended(self, job: EndedJob, web_monitor: WebMonitor) -> None:
+        for name, environment in tuple(self._environments.items()):
+            if environment.job_id == job.result.job_id:
+                del self._environments[name]
+        web_monitor.job_ended(job)
 
     def close(self) -> None:
         """End jobs, TaskManagers and control plane, then the session if it is ours. Idempotent."""
@@ -460,7 +477,7 @@ class SparkHost:
     def _dashboard(self) -> str:
         return "" if self.rest is None else self.rest.address
 
-    def _body_of(self, worker_id: ResourceId) -> WorkerBody:
+    def _body_of(self, worker_id: ResourceId, environment: JobEnvironment | None) -> WorkerBody:
         self._shipped.workers_start()
         handle = self.handle
         configuration = TaskManagerConfiguration(
@@ -479,8 +496,9 @@ class SparkHost:
             handle.output_address,
             program_log_levels(),
             self._worker_log_folder(),
+            gateway_address(handle.blob_server),
         )
-        return functools.partial(run_worker, spec)
+        return functools.partial(run_worker, spec, environment)
 
     def _worker_log_folder(self) -> str:
         """The driver's folder where workers see it, or one of that name on their hosts; else empty: their own."""

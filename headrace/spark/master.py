@@ -15,7 +15,7 @@ from headrace.cluster.task_executor.shuffle_service_loader import refuse_unknown
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
-from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
+from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE, archive_interpreter
 from headrace.metrics.reporters.reporter_setup import refuse_unusable_reporters
 from headrace.spark.options import MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
 
@@ -166,9 +166,13 @@ def embedded_slot_count(settings: Settings, cpu_count: int) -> int:
 
 
 def given_by_user(settings: Settings) -> dict[str, str]:
-    """Return the `spark.*` keys of `settings`, and the master and the interpreter by the names that Spark has."""
+    """Return the `spark.*` keys of `settings`, and the master and the interpreter by the names that Spark has.
+
+    An interpreter in an archive of a job is the job's alone.
+    """
     executable = settings.get_option(PYTHON_EXECUTABLE)
-    given = {"spark.pyspark.python": executable} if executable else {}
+    is_of_host = executable and not archive_interpreter(settings)
+    given = {"spark.pyspark.python": executable} if is_of_host else {}
     given |= {key: value for key, value in settings.items() if key.startswith(_SPARK_PREFIX)}
     master = settings.get_option(MASTER)
     return {**given, "spark.master": master} if master else given

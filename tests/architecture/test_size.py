@@ -10,18 +10,18 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (43, 5_100),
+    "api": (43, 5_110),
     "checkpoint": (22, 2_830),
-    "cli": (58, 5_930),
-    "client": (9, 740),
-    "cluster": (161, 17_440),
+    "cli": (58, 5_940),
+    "client": (9, 730),
+    "cluster": (161, 17_520),
     "common": (20, 110),
     "connectors": (59, 6_190),
-    "core": (58, 6_060),
+    "core": (58, 6_070),
     "datastream": (39, 400),
     "functions": (28, 3_050),
     "gateways": (15, 1_130),
-    "graph": (11, 1_460),
+    "graph": (11, 1_470),
     "headrace": (3, 70),
     "metrics": (25, 2_260),
     "network": (82, 9_390),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_930),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_440),
-    "spark": (62, 7_570),
+    "spark": (64, 7_760),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (951, 99_260)
+WHEEL_CEILING: Final = (953, 99_560)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

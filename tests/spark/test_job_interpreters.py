@@ -1,13 +1,12 @@
 """Jobs in a session that name an interpreter: their TaskManagers run by it, and one that cannot fails its job alone."""
 
 import json
-import site
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from testkit.virtual_environments import virtual_environment
 from testkit.waiting import wait_until
 from tests.spark.commands import HEADRACE, NO_UI, Commands
 from tests.spark.java_options import settings_of_executors
@@ -45,16 +44,6 @@ def commands(tmp_path: Path, started: list[Program]) -> Commands:
     return Commands(tmp_path, started)
 
 
-def environment(folder: Path, *, has_packages: bool) -> Path:
-    """Make a virtual environment, with the packages of this one or with none; return its interpreter."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    if has_packages:
-        [packages] = folder.glob("lib/python*/site-packages")
-        lines = [f"import site; site.addsitedir({path!r})" for path in site.getsitepackages()]
-        (packages / "shared.pth").write_text("\n".join(lines))
-    return folder / "bin" / "python"
-
-
 def processes(commands: Commands, *arguments: str) -> set[tuple[int, str]]:
     """Run the program in the session; return the pid and the prefix of each process that ran its functions."""
     lines = commands("run", "--cluster", "shared", "where.py", *arguments).splitlines()
@@ -72,8 +61,8 @@ def test_task_managers_of_a_job_run_by_the_interpreter_that_it_names(
     commands: Commands, tmp_path: Path
 ) -> None:
     (tmp_path / "where.py").write_text(PROGRAM)
-    other = environment(tmp_path / "other", has_packages=True)
-    empty = environment(tmp_path / "empty", has_packages=False)
+    other = virtual_environment(tmp_path / "other", has_packages=True)
+    empty = virtual_environment(tmp_path / "empty", has_packages=False)
     (tmp_path / "plain").write_text("no program")
     options = ("--master", MASTER, *settings_of_executors(MASTER), *NO_UI)
     session = commands.begin(HEADRACE, "cluster", "start", "--name", "shared", *options)
@@ -104,7 +93,7 @@ def test_where_jobs_share_task_managers_those_of_one_interpreter_do(
     commands: Commands, tmp_path: Path
 ) -> None:
     (tmp_path / "where.py").write_text(PROGRAM)
-    other = environment(tmp_path / "other", has_packages=True)
+    other = virtual_environment(tmp_path / "other", has_packages=True)
     session = commands.begin(
         HEADRACE,
         *("cluster", "start", "--name", "shared", "--master", MASTER),

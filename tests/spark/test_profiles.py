@@ -94,7 +94,7 @@ def test_a_profile_of_two_cores_takes_both(cluster: HostSession, tmp_path: Path)
     wait_until(lambda: slots.count() == 2, 60, "the executor registered")
     jobs = SparkWorkerJobs(
         cluster.context,
-        lambda _: threads_body(tmp_path / "threads"),
+        lambda *_: threads_body(tmp_path / "threads"),
         sizes=SIZES,
         secrets=NO_SECRETS,
     )
@@ -369,7 +369,7 @@ def test_the_host_s_retry_of_a_worker_is_refused(cluster: HostSession, tmp_path:
             os.kill(os.getpid(), 9)
         return iter(["rerun refused"])
 
-    jobs = SparkWorkerJobs(cluster.context, lambda _: dies_once, sizes=SIZES, secrets=NO_SECRETS)
+    jobs = SparkWorkerJobs(cluster.context, lambda *_: dies_once, sizes=SIZES, secrets=NO_SECRETS)
     job = jobs.submit(ResourceId("tm-2"), ResourceProfile())
     wait_until(job.is_done, 60, "the job ended")
     # Spark runs the body again by itself; only the guard in it keeps a second TaskManager from appearing.

@@ -81,7 +81,7 @@ def context(session: HostSession) -> SparkContext:
 def driver(context: SparkContext, tmp_path: Path) -> Iterator[tuple[SparkResourceDriver, Reports]]:
     jobs = SparkWorkerJobs(
         context,
-        lambda worker_id: waiting_body(tmp_path, worker_id),
+        lambda worker_id, _: waiting_body(tmp_path, worker_id),
         sizes=LOCAL,
         secrets=NO_SECRETS,
         description_of=lambda worker_id: f"host of {worker_id}",
@@ -173,7 +173,7 @@ def test_a_body_that_raises_names_its_error_first(context: SparkContext) -> None
     def body(_: Iterable[int]) -> Iterator[str]:
         raise ModuleNotFoundError("No module named 'airports'")
 
-    jobs = SparkWorkerJobs(context, lambda _: body, sizes=LOCAL, secrets=NO_SECRETS)
+    jobs = SparkWorkerJobs(context, lambda *_: body, sizes=LOCAL, secrets=NO_SECRETS)
     job = jobs.submit(ResourceId("tm-20"), ANY)
     wait_until(job.is_done, 30, "the job ended")
     assert (job.error() or "").startswith("ModuleNotFoundError: No module named 'airports'")
@@ -184,7 +184,7 @@ def test_jobs_that_run_are_not_asked_one_by_one_whether_they_have_ended(
 ) -> None:
     jobs = SparkWorkerJobs(
         context,
-        lambda worker_id: waiting_body(tmp_path, worker_id),
+        lambda worker_id, _: waiting_body(tmp_path, worker_id),
         sizes=LOCAL,
         secrets=NO_SECRETS,
     )

@@ -192,7 +192,10 @@ class EnvironmentSettings(GoneEnvironmentMethods):
     def set_python_requirements(
         self, requirements_file_path: str, requirements_cache_dir: str | None = None
     ) -> None:
-        """Install packages for the job's functions, once on each host; where a cache folder is given, from it alone."""
+        """Run the job in a virtual environment with these packages, which each host makes once.
+
+        Where a cache folder is given, they are installed from it alone.
+        """
         cache = "" if requirements_cache_dir is None else f"#{requirements_cache_dir}"
         self._settings.set(PYTHON_REQUIREMENTS, f"{requirements_file_path}{cache}")
 
@@ -206,7 +209,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         self._settings.set(PYTHON_ARCHIVES, f"{kept},{said}" if kept else said)
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Choose the interpreter of the job's TaskManagers, by its path on every host.
+        """Choose the interpreter of the job's TaskManagers, by its path on every host or in an archive of the job.
 
         It needs the driver's version of Python, with Headrace, PySpark and PyArrow in the driver's versions.
         """

@@ -13,15 +13,19 @@ from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import size_text
 from headrace.core.process.interpreter import is_plain_folder
+from headrace.core.resource_profile import JOB_ENVIRONMENT
 from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph
 from headrace.graph.pipeline_options import (
     ARTIFACT_SIZE_MAX,
     CACHED_FILES,
     PYTHON_ARCHIVES,
+    PYTHON_EXECUTABLE,
     PYTHON_FILES,
     PYTHON_REQUIREMENTS,
+    archive_interpreter,
     cached_files,
     executable_cached_files,
+    runs_in_batch,
 )
 
 ARCHIVE_SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz")
@@ -99,6 +103,28 @@ def job_artifacts(settings: Settings) -> tuple[JobArtifact, ...]:
         )
     _refuse_same_names(found)
     return tuple(found)
+
+
+def with_environment(graph: JobGraph) -> JobGraph:
+    """Return a job whose TaskManagers run in the environment that it brings: requirements, or an interpreter.
+
+    ConfigurationError for an interpreter in an archive in BATCH mode.
+    """
+    settings = Settings(graph.settings)
+    archived, is_batch = archive_interpreter(settings), runs_in_batch(settings)
+    if archived and is_batch:
+        raise ConfigurationError(
+            PYTHON_EXECUTABLE.key,
+            archived,
+            "in BATCH mode Spark starts the interpreter before anything unpacks an archive: run the job in STREAMING "
+            "mode, or install the interpreter on the hosts and name its path there",
+        )
+    has_requirements = any(one.kind is ArtifactKind.REQUIREMENTS for one in graph.artifacts)
+    if is_batch or not (archived or has_requirements):
+        return graph
+    what = archived or settings.get_option(PYTHON_EXECUTABLE) or "requirements"
+    name = f"{JOB_ENVIRONMENT}{what}@{graph.job_id}"
+    return msgspec.structs.replace(graph, python_executable=name)
 
 
 def with_carried_python_files(graph: JobGraph, files: Sequence[Path]) -> JobGraph:

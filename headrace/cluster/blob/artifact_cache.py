@@ -7,7 +7,7 @@ uses it any more: some time after the job (`blob.service.cleanup.interval`), or 
 import asyncio
 import hashlib
 import logging
-import platform
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -18,10 +18,13 @@ from headrace.cluster.blob.archive_files import unpack
 from headrace.cluster.blob.artifact_store import ArtifactLease, ArtifactStore
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.blob.options import CLEANUP_INTERVAL, storage_parent
-from headrace.cluster.blob.python_packages import (
+from headrace.cluster.blob.virtual_environment import (
     INSTALL_TIMEOUT,
-    install_packages,
-    tell_of_loaded_modules,
+    MissingInterpreterError,
+    make_virtual_environment,
+    move_programs,
+    packages_of,
+    refuse_loaded_packages,
 )
 from headrace.core.config import Settings
 from headrace.core.ids import BlobKey, JobId, size_text
@@ -39,18 +42,28 @@ from headrace.rpc.endpoint import RpcEndpoint
 _LOG: Final = logging.getLogger(__name__)
 
 Artifacts = tuple[JobArtifact, ...]
+REQUIREMENT_KINDS: Final = (ArtifactKind.REQUIREMENTS, ArtifactKind.PACKAGES)
 
 
 class ArtifactCache:
-    """Used on the main thread of `endpoint`, whose tasks wait for the files."""
+    """Used on the main thread of `endpoint`, whose tasks wait for the files.
+
+    `has_requirements`: the process runs in the environment of its job, where the requirements are.
+    """
 
     def __init__(
-        self, endpoint: RpcEndpoint, run_blocking: BlockingRunner, blobs: BlobCache
+        self,
+        endpoint: RpcEndpoint,
+        run_blocking: BlockingRunner,
+        blobs: BlobCache,
+        *,
+        has_requirements: bool = False,
     ) -> None:
         settings = endpoint.settings
         self._endpoint: Final = endpoint
         self._run_blocking: Final = run_blocking
         self._blobs: Final = blobs
+        self._left_out: Final = REQUIREMENT_KINDS if has_requirements else ()
         self._store: Final = ArtifactStore(storage_parent(settings, None), endpoint.clock)
         self._cleanup_ms: Final = settings.duration_ms(CLEANUP_INTERVAL)
         # Files that are there, or on their way: every task of the job awaits the same future.
@@ -62,7 +75,10 @@ class ArtifactCache:
     async def provide(
         self, job_id: JobId, artifacts: Artifacts, settings: Settings, server_address: str
     ) -> None:
-        """Have the files of a job here. BlobError or RequirementsNotInstalledError; the next task tries again."""
+        """Have the files of a job here; the next task tries again.
+
+        BlobError, RequirementsNotInstalledError or PackageConflictError.
+        """
         self._versions[job_id] = self._versions.get(job_id, 0) + 1
         files = self._jobs.get(job_id)
         if files is None:
@@ -118,6 +134,8 @@ class ArtifactCache:
         await self._tidy_up()
         packages: Path | None = None
         for artifact in _in_order(artifacts):
+            if artifact.kind in self._left_out:
+                continue
             name = entry_name(artifact, artifacts)
             lease = await self._run_blocking(
                 "artifacts: wait", lambda name=name: self._store.lease(name)
@@ -125,7 +143,7 @@ class ArtifactCache:
             leases.append(lease)
             if not lease.is_made:
                 content = await self._content(job_id, artifact, server_address)
-                filling = _Filling(artifact, content, packages, settings)
+                filling = _Filling(artifact, content, packages, settings, lease.folder)
                 await self._run_blocking(
                     "artifacts: make", lambda lease=lease, body=filling.fill: lease.make(body)
                 )
@@ -146,7 +164,7 @@ class ArtifactCache:
             if artifact.kind is ArtifactKind.PACKAGES:
                 packages = lease.folder / _CONTENT
             if artifact.kind is ArtifactKind.REQUIREMENTS:
-                tell_of_loaded_modules(lease.folder / _CONTENT)
+                refuse_loaded_packages(packages_of(lease.folder / _CONTENT))
 
     async def _content(
         self, job_id: JobId, artifact: JobArtifact, server_address: str
@@ -160,7 +178,8 @@ class ArtifactCache:
         """Return the description of a task whose settings name the job's files by their paths on this host."""
         if not descriptor.artifacts:
             return descriptor
-        settings = located_settings(self._store, descriptor.artifacts, descriptor.settings)
+        artifacts = tuple(one for one in descriptor.artifacts if one.kind not in self._left_out)
+        settings = located_settings(self._store, artifacts, descriptor.settings)
         return msgspec.structs.replace(descriptor, settings=settings)
 
 
@@ -176,7 +195,7 @@ def located_settings(
         folder = store.folder_of(entry_name(artifact, artifacts)) / _CONTENT
         match artifact.kind:
             case ArtifactKind.REQUIREMENTS:
-                requirements.append(str(folder))
+                requirements.append(str(packages_of(folder)))
             case ArtifactKind.PACKAGES:
                 pass
             case ArtifactKind.PYTHON_FILE:
@@ -205,26 +224,59 @@ def make_artifacts(
     artifacts: Artifacts,
     settings: Settings,
     content_of: Callable[[BlobKey], bytes],
+    interpreter: str | None = None,
+    note: Callable[[str], None] = _LOG.info,
 ) -> list[ArtifactLease]:
-    """Have the files of a job in `store`, and return the right to use them. Blocking; errors as `provide`."""
+    """Have the files of a job in `store`, and return the right to use them. Blocking; errors as `provide`.
+
+    `interpreter` makes the environment of the requirements: one in an archive of the job, or, where it is empty, that
+    of this process. None: that too, and the packages are for this process itself. `note` is told of each file.
+    """
     leases: list[ArtifactLease] = []
     try:
         packages: Path | None = None
         for artifact in _in_order(artifacts):
-            lease = store.lease(entry_name(artifact, artifacts))
+            lease = store.lease(entry_name(artifact, artifacts, interpreter))
             leases.append(lease)
-            if not lease.is_made:
-                content = content_of(_key_of(artifact))
-                lease.make(_Filling(artifact, content, packages, settings).fill)
+            if lease.is_made:
+                note(f"'{artifact.name}' of the job is on this host already, in {lease.folder}")
+            else:
+                content, python = content_of(_key_of(artifact)), sys.executable
+                if artifact.kind is ArtifactKind.REQUIREMENTS and interpreter:
+                    python = str(_archived(store, artifacts, interpreter))
+                filling = _Filling(artifact, content, packages, settings, lease.folder, python)
+                lease.make(filling.fill)
+                note(f"'{artifact.name}' of the job is fetched to this host, into {lease.folder}")
             if artifact.kind is ArtifactKind.PACKAGES:
                 packages = lease.folder / _CONTENT
-            if artifact.kind is ArtifactKind.REQUIREMENTS:
-                tell_of_loaded_modules(lease.folder / _CONTENT)
+            if artifact.kind is ArtifactKind.REQUIREMENTS and interpreter is None:
+                refuse_loaded_packages(packages_of(lease.folder / _CONTENT))
     except BaseException:
         for lease in leases:
             lease.release()
         raise
     return leases
+
+
+def environment_interpreter(store: ArtifactStore, artifacts: Artifacts, interpreter: str) -> Path:
+    """Return the interpreter of the environment that `make_artifacts` has made, by which TaskManagers run.
+
+    MissingInterpreterError.
+    """
+    for one in artifacts:
+        if one.kind is ArtifactKind.REQUIREMENTS:
+            folder = store.folder_of(entry_name(one, artifacts, interpreter))
+            return folder / _CONTENT / "bin" / "python"
+    return _archived(store, artifacts, interpreter)
+
+
+def _archived(store: ArtifactStore, artifacts: Artifacts, interpreter: str) -> Path:
+    name, _, path = interpreter.partition("/")
+    archive = next(one for one in artifacts if one.name == name)
+    found = store.folder_of(entry_name(archive, artifacts)) / _CONTENT / path
+    if not found.is_file():
+        raise MissingInterpreterError(archive.name, path)
+    return found
 
 
 def _in_order(artifacts: Artifacts) -> Artifacts:
@@ -236,7 +288,7 @@ _CONTENT: Final = "content"
 
 
 class _Filling:
-    """Makes the entry of one artifact in an empty folder. Blocking."""
+    """Makes the entry of one artifact in an empty folder, for its place in `folder`. Blocking."""
 
     def __init__(
         self,
@@ -244,11 +296,15 @@ class _Filling:
         content: bytes | memoryview,
         packages: Path | None,
         settings: Settings,
+        folder: Path,
+        interpreter: str = sys.executable,
     ) -> None:
         self._artifact: Final = artifact
         self._content: Final = content
         self._packages: Final = packages
         self._settings: Final = settings
+        self._folder: Final = folder
+        self._interpreter: Final = interpreter
 
     def fill(self, scratch: Path) -> None:
         """Leave the content in `scratch`/content."""
@@ -261,8 +317,8 @@ class _Filling:
         self._write(file, 0o600)
         if artifact.kind is ArtifactKind.REQUIREMENTS:
             timeout_s = self._settings.duration_ms(INSTALL_TIMEOUT) / 1000
-            target.mkdir()
-            install_packages(file, self._packages, target, timeout_s)
+            make_virtual_environment(self._interpreter, file, self._packages, target, timeout_s)
+            move_programs(target, self._folder / _CONTENT)
         else:
             unpack(file, target, int(self._settings.get_option(ARTIFACT_SIZE_MAX)))
         file.unlink()
@@ -273,15 +329,20 @@ class _Filling:
         file.chmod(mode)
 
 
-def entry_name(artifact: JobArtifact, artifacts: Artifacts) -> str:
-    """Return the name of what is made of an artifact: equal names stand for equal content."""
+def entry_name(artifact: JobArtifact, artifacts: Artifacts, interpreter: str | None = None) -> str:
+    """Return the name of what is made of an artifact: equal names stand for equal content.
+
+    `interpreter`, in an archive of `artifacts`, makes the environment of requirements; else that of this process does.
+    """
     digest = hashlib.sha256(f"{artifact.kind.value} {_file_name(artifact)}".encode())
     digest.update(b"x" if artifact.is_executable else b"-")
     digest.update(_key_of(artifact).digest)
     if artifact.kind is ArtifactKind.REQUIREMENTS:
-        digest.update(platform.python_version().encode())
+        digest.update(f"{sys.version} {sys.prefix} {interpreter or ''}".encode())
         for other in artifacts:
-            if other.kind is ArtifactKind.PACKAGES:
+            if other.kind is ArtifactKind.PACKAGES or (
+                interpreter and other.kind is ArtifactKind.ARCHIVE
+            ):
                 digest.update(_key_of(other).digest)
     return digest.hexdigest()
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from headrace.core.ids import ResourceId
-from headrace.core.resource_profile import ResourceProfile
+from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 
 
 def remedy_where_alike(profile: ResourceProfile, usual: ResourceProfile) -> str:
     """Say what people can do where all TaskManagers are as `usual`, and none serves `profile`."""
     remedies: list[str] = []
-    if profile.python_executable != usual.python_executable:
+    if profile.python_executable.startswith(JOB_ENVIRONMENT):
+        remedies.append("leave python.requirements and an interpreter in an archive out of the job")
+    elif profile.python_executable != usual.python_executable:
         remedies.append("start the cluster with python.executable, or leave it out of the job")
     if usual.lacks_amounts_of(profile):
         remedies.append("make each of them larger")

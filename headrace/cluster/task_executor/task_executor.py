@@ -18,6 +18,7 @@ from headrace.cluster.resource_manager.options import DECOMMISSION_GRACE
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.memory_limit import MemoryLimit
+from headrace.cluster.task_executor.options import OWN_INTERPRETER
 from headrace.cluster.task_executor.pending_state_reads import PendingStateReads
 from headrace.cluster.task_executor.process_inspection import ProcessInspection
 from headrace.cluster.task_executor.resource_manager_connection import (
@@ -54,6 +55,7 @@ from headrace.core.process.log_files import LogFile, LogPiece
 from headrace.core.process.process_profiler import ProfilingInfo, ProfilingMode
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
+from headrace.core.resource_profile import JOB_ENVIRONMENT
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
@@ -106,7 +108,12 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self, self._tasks, self._jobs, self._task_gone, self._metric_groups
         )
         self._blobs: Final = BlobCache(self, services.run_blocking, services.scratch)
-        self._artifacts: Final = ArtifactCache(self, services.run_blocking, self._blobs)
+        self._artifacts: Final = ArtifactCache(
+            self,
+            services.run_blocking,
+            self._blobs,
+            has_requirements=self.settings.get_option(OWN_INTERPRETER).startswith(JOB_ENVIRONMENT),
+        )
         self._payloads: Final = PayloadLoader(
             self, self._tasks, self._jobs, self._blobs, self._artifacts
         )

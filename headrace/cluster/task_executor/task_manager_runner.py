@@ -312,8 +312,7 @@ def _serve(
     lock = None if lock_watcher is None else InterpreterLock.of(configuration, lock_watcher)
 
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
-        rpc_service = _rpc_service(configuration)
-        await rpc_service.start()
+        rpc_service = await open_rpc_service(configuration)
         rpc_service.on_fatal_error = control.on_fatal_error = exit_after
         executor = task_manager.create_executor(
             rpc_service,
@@ -356,8 +355,9 @@ def _serve(
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
 
 
-def _rpc_service(configuration: TaskManagerConfiguration) -> TcpRpcService:
-    return TcpRpcService(
+async def open_rpc_service(configuration: TaskManagerConfiguration) -> TcpRpcService:
+    """Start the RPC of a process with a TaskManager's rights, on the loop that runs this."""
+    rpc_service = TcpRpcService(
         Settings(configuration.settings),
         bind_host=configuration.bind_host,
         advertised_host=configuration.advertised_host,
@@ -367,6 +367,8 @@ def _rpc_service(configuration: TaskManagerConfiguration) -> TcpRpcService:
         random=system_random(),
         tls=configuration.tls,
     )
+    await rpc_service.start()
+    return rpc_service
 
 
 def fork_lock_watcher(settings: Settings) -> WatcherProcess | None:

@@ -14,7 +14,10 @@ from typing import Final
 
 from headrace.cluster.blob.artifact_cache import ArtifactCache
 from headrace.cluster.blob.blob_cache import BlobCache
-from headrace.cluster.blob.python_packages import RequirementsNotInstalledError
+from headrace.cluster.blob.virtual_environment import (
+    PackageConflictError,
+    RequirementsNotInstalledError,
+)
 from headrace.cluster.task_executor.deployment import RunningTask
 from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.task_outbox import TaskOutbox
@@ -209,7 +212,7 @@ class PayloadLoader:
             else:
                 what = f"the functions and collections of '{descriptor.vertex.name}' ({size_text(key.size_bytes)})"
                 payloads = VertexPayloads.decode(await self._cache.open(job_id, key, address))
-        except (RequirementsNotInstalledError, UnfitArchiveError) as error:
+        except (PackageConflictError, RequirementsNotInstalledError, UnfitArchiveError) as error:
             self._tasks.fail_task(entry, error)
             return
         except (HeadraceError, OSError, *DECODE_ERRORS) as error:

@@ -340,8 +340,10 @@ def named_workers(context: SparkContext, name: str, python_executable: str = "")
     Meanwhile `pythonExec` and `environment` of the context are others for each thread of the process.
     """
     python: Any = context
-    name = name or (python_executable and _OTHER_INTERPRETER)
     with _ENVIRONMENT_LOCK:
+        if python_executable == python.pythonExec:
+            python_executable = ""
+        name = name or (python_executable and _OTHER_INTERPRETER)
         if not name:
             yield
             return

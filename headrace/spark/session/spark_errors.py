@@ -1,6 +1,7 @@
 """Turns Spark's errors into the one line that a person needs, with the rest below it."""
 
 import re
+import socket
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -33,6 +34,8 @@ _NOT_RUN: Final = re.compile(
     rf'Cannot run program "[^"]*"[^:]*: (?:error={_LASTING_ERRNO}, |(?=Exec failed, error: {_LASTING_ERRNO} ))'
     r"(?P<cause>[^\n]*)"
 )
+_NO_ENVIRONMENT: Final = "the Python environment of the job cannot be used"
+_END_OF_ERROR: Final = "\0"
 _TASK_HOST: Final = re.compile(r"\(TID \d+\) \((?P<host>\S+) executor")
 # What a TaskManager says of settings, before it registers; afterwards it fails tasks, not itself.
 _OWN_SETTINGS: Final = re.compile(
@@ -122,6 +125,24 @@ class UnusableInterpreterError(HostError):
         self.interpreter, self.host = interpreter, host
 
 
+class UnusableEnvironmentError(HostError):
+    """TaskManagers of a job cannot run in the Python environment that it brings, on this host."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"{_NO_ENVIRONMENT} on host {socket.gethostname()}: {cause}")
+        self.cause = cause
+
+    def as_result(self) -> str:
+        """Return it as the result of a Spark task: one that raises is run again, and has another end."""
+        return f"{self}{_END_OF_ERROR}"
+
+
+def environment_error_in(result: bytes) -> str | None:
+    """Return the text of an UnusableEnvironmentError in the pickled result of a task, or None; unpickles nothing."""
+    _, found, rest = result.decode(errors="replace").partition(_NO_ENVIRONMENT)
+    return found + rest.partition(_END_OF_ERROR)[0] if found else None
+
+
 class WorkerRefusedError(HostError):
     """A TaskManager found a setting that it cannot start with, such as a port that is taken."""
 
@@ -147,6 +168,8 @@ def unusable_interpreter(diagnostics: str, interpreter: str) -> HostError | None
     first_line = diagnostics.split("\n", 1)[0]
     not_run = _NOT_RUN.search(diagnostics)
     missing = _NO_PACKAGE.search(diagnostics)
+    if diagnostics.startswith(_NO_ENVIRONMENT):
+        return HostError(diagnostics)
     if not_run is not None:
         cause = not_run["cause"]
     elif _VERSION_MISMATCH in diagnostics:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from pyspark import TaskContext
 
 from headrace.cluster.printed_output import PrintedOutput
@@ -26,6 +27,8 @@ from headrace.core.process.log_files import private_folder, task_manager_file_na
 from headrace.core.process.process_log import ProcessLog
 from headrace.core.threads import share_interpreter
 from headrace.spark.session.authentication import received_secrets
+from headrace.spark.session.spark_errors import UnusableEnvironmentError
+from headrace.spark.workers.job_environment import JobEnvironment, made_environment, run_program
 from headrace.spark.workers.worker_output import (
     collected_output,
     copied_standard_error,
@@ -62,6 +65,7 @@ class WorkerSpec:
     Lines of standard output go to `output_pipe` if it is not empty, else to the endpoint at `output_address`. Log files
     are written to the folder `log_folder`, or, where it is empty, to the scratch directory of the process.
     `log_levels` are those that the program gave to loggers of its own, by name; the root logger's name is empty.
+    Files of a job's environment are at `blob_server_address`; `notes`: what was done for it before there was a log.
     """
 
     configuration: TaskManagerConfiguration
@@ -71,6 +75,8 @@ class WorkerSpec:
     output_address: str = ""
     log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
     log_folder: str = ""
+    blob_server_address: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -83,8 +89,13 @@ class _ProcessUse:
 _process: _ProcessUse = _ProcessUse()
 
 
-def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
-    """Run a TaskManager until it is stopped; the one result is the reason of its end. `rows` is left unread."""
+def run_worker(
+    spec: WorkerSpec, environment: JobEnvironment | None, rows: Iterable[int]
+) -> Iterator[str]:
+    """Run a TaskManager until it is stopped; the one result is the reason of its end. `rows` is left unread.
+
+    It runs in the Python environment of its job, if that has one. Where it cannot, the result says why.
+    """
     parent_pid = os.getppid()
     descriptors = connected_stream_descriptors()
     task_context = TaskContext.get()
@@ -98,12 +109,35 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
     if not (die_with_parent(parent_pid) and is_spark_process(parent_pid) and descriptors):
         # Nobody is there to return to, or to be killed by.
         end_process("its Spark executor was gone before it began")
-    share_interpreter()
-    settle_interpreter()
-    # Before any thread is started: those have the cores of the one that starts them.
     configuration = replace(
         _with_secrets(spec.configuration), external_resources=external_resources(task_context)
     )
+    if environment is None:
+        return iter([host_task_manager(spec, configuration, parent_pid, descriptors)])
+    watch = ParentWatch(parent_pid, descriptors)
+    try:
+        configuration = _with_addresses(spec, configuration)
+        notes: list[str] = []
+        address = spec.blob_server_address
+        with made_environment(environment, configuration, address, notes.append) as interpreter:
+            spec = replace(spec, configuration=configuration, notes=tuple(notes))
+            return iter([run_program(interpreter, msgspec.msgpack.encode(spec))])
+    except UnusableEnvironmentError as error:
+        return iter([error.as_result()])
+    finally:
+        watch.stop()
+
+
+def host_task_manager(
+    spec: WorkerSpec,
+    configuration: TaskManagerConfiguration,
+    parent_pid: int,
+    descriptors: tuple[int, ...] = (),
+) -> str:
+    """Run a TaskManager in this process, the child of `parent_pid`, until it is stopped; return the reason."""
+    share_interpreter()
+    settle_interpreter()
+    # Before any thread is started: those have the cores of the one that starts them.
     settings = Settings(configuration.settings)
     # Imported late: the driver only names this function, and needs no data plane.
     from headrace.cluster.task_executor.task_manager_runner import fork_lock_watcher
@@ -112,11 +146,16 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
     place = take_place(settings)
     watch = ParentWatch(parent_pid, descriptors)
     try:
-        return iter([_host_task_manager(spec, configuration, lock_watcher)])
+        return _host_task_manager(spec, configuration, lock_watcher)
     finally:
         watch.stop()
         if place is not None:
             place.release()
+
+
+def _with_addresses(spec: WorkerSpec, given: TaskManagerConfiguration) -> TaskManagerConfiguration:
+    own_address = given.advertised_host or routable_address(spec.driver_host)
+    return replace(given, bind_host=given.bind_host or own_address, advertised_host=own_address)
 
 
 def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfiguration:
@@ -173,11 +212,8 @@ def _host_task_manager(
         _process_log(spec, given, scratch) as log,
         _standard_output(spec, log) as output,
     ):
-        own_address = given.advertised_host or routable_address(spec.driver_host)
         configuration = replace(
-            given,
-            bind_host=given.bind_host or own_address,
-            advertised_host=own_address,
+            _with_addresses(spec, given),
             socket_directory=socket_directory(scratch),
             scratch_directory=scratch,
             log_folder=log.folder,
@@ -186,6 +222,8 @@ def _host_task_manager(
         _LOG.info(
             "TaskManager %s in process %d, scratch %s", given.resource_id, os.getpid(), scratch
         )
+        for note in spec.notes:
+            _LOG.info("%s", note)
         should_stop = EndRequest()
         # Sent to every process of a machine that ends: whoever works with this one is told before it is gone.
         signal.signal(signal.SIGTERM, lambda *_: should_stop.decommission())

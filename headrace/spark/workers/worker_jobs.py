@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -18,7 +19,7 @@ from pyspark.core.context import SparkContext
 
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS, OWN_INTERPRETER
 from headrace.core.ids import ResourceId
-from headrace.core.resource_profile import ResourceProfile
+from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
 from headrace.spark.session.jvm import (
     ApplicationSlots,
@@ -27,7 +28,8 @@ from headrace.spark.session.jvm import (
     jvm_context,
     named_workers,
 )
-from headrace.spark.session.spark_errors import root_message
+from headrace.spark.session.spark_errors import environment_error_in, root_message
+from headrace.spark.workers.job_environment import JobEnvironment
 from headrace.spark.workers.worker_sizes import WorkerSizes
 
 _LOG: Final = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ class WorkerJob(Protocol):
         ...
 
     def error(self) -> str | None:
-        """Return the error that ended the job, or None if it returned; only once it is done."""
+        """Return the error that ended the job, or None if it returned without one; only once it is done."""
         ...
 
 
@@ -110,22 +112,24 @@ class WorkerJobs(Protocol):
 
 
 class SparkWorkerJobs:
-    """Jobs of a real SparkContext. `body_of` makes the task's function for a worker.
+    """Jobs of a real SparkContext. `body_of` makes the task's function for a worker, in the environment of its job.
 
     `counted` is the profile of workers of the usual size: room is counted in tasks of it. `sizes`: which others there
     can be; where the host does not honour profiles, every worker takes one of its slots. `secrets` are handed to each
     of them. `description_of` a worker is what Spark's web page, status API and event log say of its job.
+    `environments`: those that jobs bring, by the names under which profiles have them; others may come to it.
     """
 
     def __init__(
         self,
         context: SparkContext,
-        body_of: Callable[[ResourceId], WorkerBody],
+        body_of: Callable[[ResourceId, JobEnvironment | None], WorkerBody],
         *,
         sizes: WorkerSizes,
         secrets: TaskSecrets,
         counted: ResourceProfile = ANY_PROFILE,
         description_of: Callable[[ResourceId], str] = lambda worker_id: f"TaskManager {worker_id}",
+        environments: Mapping[str, JobEnvironment] = MappingProxyType({}),
     ) -> None:
         self._context = context
         self._body_of = body_of
@@ -133,6 +137,7 @@ class SparkWorkerJobs:
         self._counted = counted
         self._secrets = secrets
         self._description_of = description_of
+        self._environments = environments
         self._turn = 0
         self._slots: ApplicationSlots | None = None
         self._cores: ApplicationSlots | None = None
@@ -141,8 +146,12 @@ class SparkWorkerJobs:
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
         """Start the worker's job."""
-        rdd = self._context.parallelize([0], 1).mapPartitions(self._body_of(worker_id))
         interpreter, profile = profile.python_executable, profile.with_interpreter("")
+        is_brought = interpreter.startswith(JOB_ENVIRONMENT)
+        environment = self._environments[interpreter] if is_brought else None
+        executable = interpreter if environment is None else environment.executable
+        body = self._body_of(worker_id, environment)
+        rdd = self._context.parallelize([0], 1).mapPartitions(body)
         if profile.is_unspecified:
             profile = self._counted
         spark_profile = self._sizes.spark_profile_of(profile)
@@ -163,7 +172,7 @@ class SparkWorkerJobs:
             )
             self._context.addJobTag(WORKER_TAG)
             try:
-                with named_workers(self._context, "", interpreter):
+                with named_workers(self._context, "", executable):
                     return start_job(self._context, rdd)
             finally:
                 # The next job of this thread must not be taken for this worker's.
@@ -322,10 +331,9 @@ class AsynchronousJob:
         """Return the error that ended the job, or None if it returned."""
         with jvm_calls():
             try:
-                self.future.get()
+                return environment_error_in(b"".join(self.future.get()))
             except Py4JJavaError as error:
                 return root_message(error)
-        return None
 
 
 class ThreadedJob:
@@ -340,7 +348,7 @@ class ThreadedJob:
 
     def _run(self) -> None:
         try:
-            self._rdd.collect()
+            self._error = environment_error_in("".join(self._rdd.collect()).encode())
         except Exception as error:
             self._error = root_message(error)
         finally:

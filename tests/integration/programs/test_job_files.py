@@ -2,19 +2,30 @@
 
 import io
 import os
+import re
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
+from headrace.api.settings.job_artifacts import job_artifacts
+from headrace.cluster.blob.artifact_cache import environment_interpreter, make_artifacts
+from headrace.cluster.blob.artifact_store import ArtifactStore
+from headrace.cluster.blob.virtual_environment import MissingInterpreterError
 from headrace.common import Configuration
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError
 from headrace.datastream import MapFunction, RuntimeContext
+from headrace.graph.job_graph import without_content
 from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.virtual_environments import archive, virtual_environment
 from testkit.waiting import wait_until
 from testkit.wheels import wheel
 
@@ -64,6 +75,65 @@ def test_packages_of_requirements_are_installed_once_and_gone_after_the_job(
     [place] = {text.partition(" in ")[2] for text in found}
     assert Path(place).is_relative_to(store)
     wait_until(lambda: not list(store.glob("headrace-artifacts-*/*")), what="the deletion of it")
+
+
+def test_another_version_of_a_package_that_the_process_has_loaded_fails_the_job_with_both_versions(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    wheel(tmp_path / "wheels", "msgspec", "")
+    (tmp_path / "requirements.txt").write_text("msgspec==1.0\n")
+    env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "wheels"))
+    told = f"bring msgspec 1.0, but this process has loaded msgspec {msgspec.__version__} already"
+    with pytest.raises(JobExecutionError, match=re.escape(told)):
+        collected(env, str)
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_the_environment_of_a_job_has_its_packages_before_those_of_the_interpreter_that_made_it(
+    tmp_path: Path, store: Path, is_archived: bool
+) -> None:
+    store.mkdir()
+    wheel(tmp_path / "wheels", "msgspec", "NAME = 'of the job'\n")
+    (tmp_path / "requirements.txt").write_text("msgspec==1.0\n")
+    settings = {"python.requirements": f"{tmp_path / 'requirements.txt'}#{tmp_path / 'wheels'}"}
+    interpreter = ""
+    if is_archived:
+        virtual_environment(tmp_path / "venv", has_packages=True)
+        settings["python.archives"] = str(archive(tmp_path / "venv"))
+        interpreter = "venv.zip/venv/bin/python"
+    artifacts = job_artifacts(Settings(settings))
+    contents = {without_content(one).key: one.content for one in artifacts}
+    artifacts = tuple(map(without_content, artifacts))
+    entries, notes = ArtifactStore(store, SystemClock()), list[str]()
+    given = (entries, artifacts, Settings({}), lambda key: contents[key], interpreter)
+    leases = make_artifacts(*given, notes.append)
+    python = environment_interpreter(entries, artifacts, interpreter)
+    program = "import sys, msgspec, pyarrow; print(msgspec.NAME, msgspec.__file__, sys.prefix)"
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
+    place = python.parent.parent
+    assert done.stdout.startswith(f"of the job {place}/lib/") and done.stdout.endswith(f"{place}\n")
+    again = make_artifacts(*given, notes.append)
+    assert [
+        note.endswith(f"already, in {lease.folder}")
+        for note, lease in zip(notes, [*leases, *again], strict=True)
+    ] == [False] * len(leases) + [True] * len(leases)
+    for lease in (*leases, *again):
+        lease.release()
+    assert not list(store.iterdir())
+
+
+def test_an_archive_without_the_interpreter_is_told_with_the_path(tmp_path: Path) -> None:
+    virtual_environment(tmp_path / "venv", has_packages=False)
+    artifacts = job_artifacts(Settings({"python.archives": str(archive(tmp_path / "venv"))}))
+    [packed] = artifacts
+    artifacts = (without_content(packed),)
+    entries = ArtifactStore(tmp_path, SystemClock())
+    [lease] = make_artifacts(entries, artifacts, Settings({}), lambda _: packed.content, "")
+    with pytest.raises(
+        MissingInterpreterError, match=r"'venv.zip' of the job has no file 'bin/py'"
+    ):
+        environment_interpreter(entries, artifacts, "venv.zip/bin/py")
+    lease.release()
 
 
 def test_a_requirement_that_cannot_be_had_fails_the_job_with_what_pip_said(

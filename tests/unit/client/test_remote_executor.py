@@ -184,9 +184,36 @@ def test_a_job_names_its_interpreter_where_the_cluster_has_another_one(
     assert [one.python_executable for one in taken] == [carried]
 
 
-def test_an_interpreter_in_an_archive_of_the_job_is_refused_with_what_to_do() -> None:
-    archive = JobArtifact(ArtifactKind.ARCHIVE, "venv.zip", "venv.zip", b"x")
-    settings = {"python.executable": "venv.zip/venv/bin/python"}
-    graph = msgspec.structs.replace(job(), settings=settings, artifacts=(archive,))
-    with pytest.raises(ConfigurationError, match="install it on the hosts"):
+def test_an_interpreter_in_an_archive_is_refused_in_batch_mode_before_a_cluster_is_looked_for() -> (
+    None
+):
+    settings = {
+        "python.archives": "venv.zip",
+        "python.executable": "venv.zip/venv/bin/python",
+        "execution.runtime-mode": "BATCH",
+    }
+    graph = msgspec.structs.replace(job(), settings=settings)
+    with pytest.raises(ConfigurationError, match="run the job in STREAMING mode"):
         RemoteExecutor(Settings({})).submit(graph)
+
+
+def test_a_job_with_requirements_runs_in_an_environment_of_its_own_on_any_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    taken: list[JobGraph] = []
+
+    def take(_: RestClusterClient, graph: JobGraph) -> JobClient:
+        taken.append(graph)
+        raise TakenJob
+
+    monkeypatch.setattr(RestClusterClient, "submit_job", take)
+    requirements = JobArtifact(ArtifactKind.REQUIREMENTS, "requirements", "r.txt", b"x")
+    settings = {"python.executable": "python3.13"}
+    graph = msgspec.structs.replace(job(), settings=settings, artifacts=(requirements,))
+    with fake_cluster({"GET /jobmanager/config": []}, token="") as cluster:
+        executor = RemoteExecutor(Settings({"rest.address": cluster.address}))
+        with pytest.raises(TakenJob):
+            executor.submit(graph)
+        executor.close()
+    assert [one.python_executable for one in taken] == [f"environment:python3.13@{graph.job_id}"]

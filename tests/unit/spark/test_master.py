@@ -5,10 +5,12 @@ import socket
 import pytest
 
 from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
 from headrace.spark.master import (
     MasterUnreachableError,
     UnknownMasterError,
     api_server_place,
+    given_by_user,
     refuse_unknown_master,
     refuse_unreachable_master,
     standalone_places,
@@ -90,3 +92,9 @@ def test_one_of_several_masters_is_enough() -> None:
 
     refuse_unreachable_master("spark://down:1,up:2,other:3", 8, SystemClock(), connect)
     assert dialled == [("down", 1), ("up", 2)]
+
+
+def test_an_interpreter_in_an_archive_of_a_job_is_not_that_of_the_cluster() -> None:
+    settings = {"python.executable": "venv.zip/bin/python"}
+    assert given_by_user(Settings(settings)) == {"spark.pyspark.python": "venv.zip/bin/python"}
+    assert given_by_user(Settings({**settings, "python.archives": "/x/venv.zip"})) == {}

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.api.settings.job_artifacts import job_artifacts, with_carried_python_files
+from headrace.api.settings.job_artifacts import (
+    job_artifacts,
+    with_carried_python_files,
+    with_environment,
+)
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import BlobKey, JobId
@@ -114,3 +118,46 @@ def test_python_files_count_with_the_other_files_of_a_job(tmp_path: Path) -> Non
     graph = JobGraph(JobId(b"j" * 16), "job", (), (), settings, artifacts=(other,))
     with pytest.raises(ConfigurationError, match=r"python\.files.*size-max"):
         with_carried_python_files(graph, [tmp_path / "rules.py"])
+
+
+ARCHIVED = {"python.archives": "/files/venv.zip", "python.executable": "venv.zip/bin/python"}
+JOB = JobId(b"j" * 16)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        (ARCHIVED, "venv.zip/bin/python"),
+        ({**ARCHIVED, "python.executable": "./venv.zip/bin/python"}, "venv.zip/bin/python"),
+        ({"python.archives": "a.zip#venv", "python.executable": "venv/bin/python"}, "venv/bin/python"),
+        ({"python.archives": "venv.zip", "python.executable": "/opt/venv.zip/bin/python"}, ""),
+        ({"python.executable": "venv.zip/bin/python"}, ""),
+    ],
+)  # fmt: skip
+def test_an_interpreter_in_an_archive_is_an_environment_of_the_job(
+    settings: dict[str, str], what: str
+) -> None:
+    graph = with_environment(JobGraph(JOB, "job", (), (), settings))
+    assert graph.python_executable == (f"environment:{what}@{JOB}" if what else "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, f"environment:requirements@{JOB}"),
+        ({"python.executable": "/opt/python"}, f"environment:/opt/python@{JOB}"),
+        ({"execution.runtime-mode": "BATCH"}, ""),
+    ],
+)
+def test_requirements_are_an_environment_of_the_job_where_it_has_task_managers(
+    settings: dict[str, str], name: str
+) -> None:
+    requirements = JobArtifact(ArtifactKind.REQUIREMENTS, "requirements", "r.txt", b"pandas")
+    graph = JobGraph(JOB, "job", (), (), settings, artifacts=(requirements,))
+    assert with_environment(graph).python_executable == name
+
+
+def test_in_batch_mode_an_interpreter_in_an_archive_is_refused_with_what_to_do() -> None:
+    graph = JobGraph(JOB, "job", (), (), {**ARCHIVED, "execution.runtime-mode": "BATCH"})
+    with pytest.raises(ConfigurationError, match="run the job in STREAMING mode"):
+        with_environment(graph)

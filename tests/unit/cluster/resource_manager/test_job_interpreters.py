@@ -192,8 +192,12 @@ def test_a_fixed_pool_says_how_a_job_gets_its_interpreter() -> None:
             f"{INTERPRETER_REMEDY}; and make each of them larger, or have it ask for less",
         ),
         (MANY_CORES, "make each of them larger, or have it ask for less"),
+        (
+            ONE_CORE.with_interpreter("environment:requirements@1"),
+            "leave python.requirements and an interpreter in an archive out of the job",
+        ),
     ],
-    ids=["interpreter", "interpreter and cores", "cores"],
+    ids=["interpreter", "interpreter and cores", "cores", "environment"],
 )
 def test_a_fixed_pool_says_to_ask_for_less_only_where_that_helps(
     wanted: ResourceProfile, remedy: str

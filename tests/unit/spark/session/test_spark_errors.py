@@ -1,8 +1,13 @@
 """The one line that a person needs, out of Spark's pages."""
 
+import socket
+
 import pytest
 
+from headrace.core.types.pickles import pickle_value
 from headrace.spark.session.spark_errors import (
+    UnusableEnvironmentError,
+    environment_error_in,
     tidy,
     unusable_interpreter,
     unusable_worker,
@@ -146,3 +151,18 @@ def test_a_setting_that_a_task_manager_refuses_is_no_fault_of_its_interpreter() 
 @pytest.mark.parametrize("text", [LOST_EXECUTOR, PYTHON_FAILURE, "released"])
 def test_other_ends_say_nothing_of_the_interpreter(text: str) -> None:
     assert unusable_interpreter(text, "/opt/other/python") is None
+
+
+def test_an_environment_that_a_host_cannot_make_is_told_with_the_host_and_all_that_pip_said() -> (
+    None
+):
+    cause = "the packages could not be installed: pip ended with 1\nERROR: No matching distribution"
+    made = UnusableEnvironmentError(cause)
+    found = environment_error_in(pickle_value([made.as_result()]))
+    assert (
+        found is not None
+        and found == str(made)
+        and found.endswith(f" on host {socket.gethostname()}: {cause}")
+    )
+    assert str(unusable_interpreter(found, "environment:requirements@1")) == found
+    assert environment_error_in(pickle_value(["released"])) is None

@@ -33,11 +33,11 @@ class Attempt:
 
 def test_a_rerun_by_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "TaskContext", Attempt(1))
-    assert list(run_worker(SPEC, [0])) == ["rerun refused"]
+    assert list(run_worker(SPEC, None, [0])) == ["rerun refused"]
 
 
 def test_a_process_hosts_one_taskmanager_in_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "TaskContext", Attempt(0))
     monkeypatch.setattr(worker, "_process", worker._ProcessUse(is_used=True))
     with pytest.raises(RuntimeError, match="has hosted a TaskManager before"):
-        run_worker(SPEC, [0])
+        run_worker(SPEC, None, [0])

@@ -1,0 +1,142 @@
+"""Makes the virtual environment of a job's requirements, on top of the packages of the interpreter that makes it."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Final
+
+from headrace.core.config import ConfigOption
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+INSTALL_TIMEOUT: Final = ConfigOption(
+    "headrace.python.requirements.timeout",
+    timedelta,
+    timedelta(minutes=10),
+    "Time that the installation of a job's requirements may take on a host.",
+)
+_MAKE: Final = """
+import site, sys, sysconfig, venv
+folder = sys.argv[1]
+venv.create(folder, symlinks=True)
+packages = sysconfig.get_path("purelib", "venv", {"base": folder})
+places = site.getsitepackages() + ([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])
+with open(packages + "/packages_below.pth", "w") as file:
+    file.writelines(f"import site; site.addsitedir({place!r})\\n" for place in places)
+"""
+"""Program that makes an environment. Packages of its own interpreter come behind those of the new one."""
+_OUTPUT_CHARS: Final = 4_000
+
+
+class RequirementsNotInstalledError(HeadraceError):
+    """The packages of a job's requirements file could not be installed on a host; `output` is what pip said last."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, reason: str, output: str) -> None:
+        said = output.strip()[-_OUTPUT_CHARS:]
+        super().__init__(
+            f"the packages of python.requirements could not be installed: {reason}; where the registry of packages is "
+            "out of reach of the workers, bring the packages with the job: set_python_requirements(file, folder)"
+            + (f"\n{said}" if said else "")
+        )
+        self.output = said
+
+
+class PackageConflictError(HeadraceError):
+    """A job's requirements ask for one version of a package where the process of its functions has loaded another."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, package: str, wanted: str, loaded: str) -> None:
+        super().__init__(
+            f"python.requirements bring {package} {wanted}, but this process has loaded {package} {loaded} already: "
+            "run the job in STREAMING mode on Spark, where its TaskManagers start in an environment of their own, or "
+            "have it run by an interpreter that has the packages (set_python_executable)"
+        )
+        self.package, self.wanted, self.loaded = package, wanted, loaded
+
+
+class MissingInterpreterError(HeadraceError):
+    """The archive of a job has no file where `python.executable` names one."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, archive: str, path: str) -> None:
+        super().__init__(
+            f"'{archive}' of the job has no file '{path}', which python.executable names: list the archive, and name "
+            "the path of the interpreter in it"
+        )
+        self.archive, self.path = archive, path
+
+
+def make_virtual_environment(
+    interpreter: str, requirements: Path, packages: Path | None, folder: Path, timeout_s: float
+) -> None:
+    """Make an environment of `interpreter` in the new folder, and install the requirements into it.
+
+    From the files in `packages` alone where that is given. RequirementsNotInstalledError.
+    """
+    _run("venv", [interpreter, "-c", _MAKE, str(folder)], timeout_s)
+    source = () if packages is None else ("--no-index", "--find-links", str(packages))
+    command = [
+        str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-warn-script-location",
+        "--disable-pip-version-check", *source, "--requirement", str(requirements),
+    ]  # fmt: skip
+    _run("pip", command, timeout_s)
+
+
+def move_programs(folder: Path, target: Path) -> None:
+    """Have the programs of an environment, which is going to be moved to `target`, name their interpreter there."""
+    for program in (folder / "bin").iterdir():
+        if program.is_file() and not program.is_symlink():
+            content = program.read_bytes()
+            program.write_bytes(content.replace(os.fsencode(folder), os.fsencode(target)))
+
+
+def packages_of(environment: Path) -> Path:
+    """Return the folder of the packages of an environment that the interpreter of this process has made."""
+    return (
+        environment / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    )
+
+
+def refuse_loaded_packages(folder: Path) -> None:
+    """Raise PackageConflictError where this process has loaded another version of a package in the folder."""
+    for found in distributions(path=[str(folder)]):
+        for name in {file.parts[0].partition(".")[0] for file in found.files or ()}:
+            place = getattr(sys.modules.get(name), "__file__", None)
+            if place is None or Path(place).is_relative_to(folder):
+                continue
+            places = [str(each) for each in Path(place).parents[:2]]
+            others = distributions(name=found.name, path=places)
+            loaded = next((other.version for other in others), "of another place")
+            if loaded != found.version:
+                raise PackageConflictError(found.name, found.version, loaded)
+
+
+def _run(name: str, command: list[str], timeout_s: float) -> None:
+    try:
+        # What Spark put onto the path of its workers is not pip's concern.
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired as error:
+        said = error.output if isinstance(error.output, str) else ""
+        reason = f"{name} was not done within {timeout_s:g} s ('{INSTALL_TIMEOUT.key}')"
+        raise RequirementsNotInstalledError(reason, said) from error
+    except OSError as error:
+        raise RequirementsNotInstalledError(f"{name} does not start: {error}", "") from error
+    if done.returncode != 0:
+        raise RequirementsNotInstalledError(f"{name} ended with {done.returncode}", done.stdout)

@@ -1,0 +1,202 @@
+"""JobEnvironment: the Python environment that a job brings, in which its TaskManagers run.
+
+Spark starts a Python worker before anything of a job is on its host. So that worker brings the files there, and makes
+of them an interpreter, once per host. The TaskManager is a child process that runs by it; the worker waits for its end.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkFiles
+
+from headrace.cluster.blob.artifact_cache import (
+    REQUIREMENT_KINDS,
+    environment_interpreter,
+    make_artifacts,
+)
+from headrace.cluster.blob.artifact_store import ArtifactStore
+from headrace.cluster.blob.blob_client import content_of
+from headrace.cluster.blob.options import storage_parent
+from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import BlobKey, JobId
+from headrace.gateways.blob_server import BlobServerGateway
+from headrace.graph.job_graph import JobArtifact, JobGraph
+from headrace.graph.pipeline_options import (
+    ARTIFACT_SIZE_MAX,
+    PYTHON_EXECUTABLE,
+    archive_interpreter,
+)
+from headrace.rpc.options import TASK_MANAGER_RPC_PORT
+from headrace.spark.session.spark_errors import UnusableEnvironmentError
+
+_PROGRAM: Final = "headrace.spark.workers.environment_process"
+READY: Final = "ready\n"
+"""What the program says before it becomes a TaskManager."""
+_ANSWER_BYTES_MAX: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class JobEnvironment:
+    """What a host needs to make it. `archived`: path of its interpreter in an archive of the job, or empty.
+
+    `executable`: interpreter of the worker that makes it, where it is another one than that of the cluster.
+    """
+
+    job_id: JobId
+    archived: str
+    executable: str
+    artifacts: tuple[JobArtifact, ...]
+    settings: Mapping[str, str]
+
+    @classmethod
+    def of(cls, graph: JobGraph) -> "JobEnvironment":
+        """Return that of a job that brings one; its settings may be secret, but for those that are needed."""
+        settings = Settings(graph.settings)
+        archived = archive_interpreter(settings)
+        archive = archived.partition("/")[0]
+        return cls(
+            graph.job_id,
+            archived,
+            "" if archived else settings.get_option(PYTHON_EXECUTABLE),
+            tuple(
+                one
+                for one in graph.artifacts
+                if one.kind in REQUIREMENT_KINDS or (archive and one.name == archive)
+            ),
+            {
+                option.key: graph.settings[option.key]
+                for option in (INSTALL_TIMEOUT, ARTIFACT_SIZE_MAX)
+                if option.key in graph.settings
+            },
+        )
+
+
+@contextlib.contextmanager
+def made_environment(
+    environment: JobEnvironment,
+    configuration: TaskManagerConfiguration,
+    blob_server_address: str,
+    note: Callable[[str], None],
+) -> Generator[Path]:
+    """Have an environment on this host, and yield its interpreter; UnusableEnvironmentError. Blocking.
+
+    `note` is told of each file.
+    """
+    settings = Settings({**configuration.settings, **environment.settings})
+    store = ArtifactStore(storage_parent(settings, None), SystemClock())
+
+    def fetch(key: BlobKey) -> bytes:
+        if key.size_bytes == 0:
+            return b""
+        return asyncio.run(_fetch(environment.job_id, key, blob_server_address, configuration))
+
+    artifacts, archived = environment.artifacts, environment.archived
+    try:
+        leases = make_artifacts(store, artifacts, settings, fetch, archived, note)
+    except (HeadraceError, OSError) as error:
+        raise UnusableEnvironmentError(str(error)) from None
+    try:
+        try:
+            interpreter = environment_interpreter(store, artifacts, archived)
+        except HeadraceError as error:
+            raise UnusableEnvironmentError(str(error)) from None
+        yield interpreter
+    finally:
+        for lease in leases:
+            lease.release()
+
+
+def run_program(interpreter: Path, content: bytes) -> str:
+    """Run a TaskManager by the interpreter until it ends; return the reason. Main thread of a worker.
+
+    UnusableEnvironmentError where it cannot begin, RuntimeError where it crashes.
+    """
+    environ = _environ(interpreter)
+    reader, writer = os.pipe()
+    try:
+        command = [str(interpreter), "-m", _PROGRAM, str(os.getpid()), str(writer)]
+        # Standard output of Spark's workers is where Spark's daemon talks to its JVM.
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=2, pass_fds=(writer,), env=environ
+        )
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        process.communicate(content)
+        code, said = process.returncode, ""
+        # A process that functions have started may still hold the other end.
+        os.set_blocking(reader, False)
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(reader, _ANSWER_BYTES_MAX).decode()
+    except OSError as error:
+        raise UnusableEnvironmentError(f"{interpreter} does not run: {error.strerror}") from error
+    finally:
+        os.close(reader)
+        os.close(writer)
+    if code == 0 and said.startswith(READY):
+        return said.removeprefix(READY)
+    if code > 0 and not said and (reason := _import_failure(interpreter, environ)):
+        raise UnusableEnvironmentError(
+            f"its interpreter, {interpreter}, does not run Headrace: {reason}; install the driver's versions of "
+            "Headrace, PySpark and PyArrow into it, of the driver's version of Python"
+        )
+    raise RuntimeError(f"the process of the TaskManager ended with {code}")
+
+
+def _environ(interpreter: Path) -> dict[str, str]:
+    """Return the environment variables of the process: packages and programs of the job come before all others.
+
+    Files that Spark has put onto the path of this process come with it.
+    """
+    shipped = SparkFiles.getRootDirectory()
+    places = [str(one) for one in interpreter.parent.parent.glob("lib/python*/site-packages")]
+    places += [place for place in sys.path if place.startswith(shipped)]
+    places += filter(None, [os.environ.get("PYTHONPATH", "")])
+    programs = f"{interpreter.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PATH": programs}
+
+
+def _import_failure(interpreter: Path, environ: Mapping[str, str]) -> str:
+    """Return the error with which an interpreter fails to import the program, or nothing."""
+    done = subprocess.run(
+        [str(interpreter), "-c", f"import {_PROGRAM}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=environ,
+    )
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
+
+
+async def _fetch(
+    job_id: JobId, key: BlobKey, server_address: str, configuration: TaskManagerConfiguration
+) -> bytes:
+    # Imported late: the driver, which only names the environment, needs no data plane.
+    from headrace.cluster.task_executor.task_manager_runner import open_rpc_service
+
+    # The port is the TaskManager's.
+    settings = Settings(
+        {
+            key: value
+            for key, value in configuration.settings.items()
+            if key != TASK_MANAGER_RPC_PORT.key
+        }
+    )
+    service = await open_rpc_service(replace(configuration, settings=settings.to_dict()))
+    try:
+        server = service.gateway(server_address, BlobServerGateway)
+        return await content_of(server, job_id, key, settings)
+    finally:
+        await service.stop()
