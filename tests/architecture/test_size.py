@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_860),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (59, 7_430),
+    "spark": (59, 7_440),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (961, 98_920)
+WHEEL_CEILING: Final = (961, 98_930)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
