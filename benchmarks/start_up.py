@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.record import record_result
-from headrace.spark.session.class_archive import class_archives
-from headrace.spark.session.java_runtime import user_cache_directory
+from headrace.spark.session.class_archive import class_archive
+from headrace.spark.session.java_runtime import ensure_java, user_cache_directory
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 HEADRACE: Final = (
@@ -52,12 +52,18 @@ class Contender:
 
 
 def contenders(empty_cache: Path, *, wants_page: bool = False) -> dict[str, Contender]:
-    """Return who takes turns; with an archive of Spark's classes where this user has one, and with Spark's page."""
+    """Return who takes turns; with an archive of Spark's classes where this user has one, and with Spark's page.
+
+    An archive of another Java or Spark, or of classes that are not those of today, counts for none: no JVM maps it.
+    """
     ways: dict[str, dict[str, str]] = {"headrace": {"XDG_CACHE_HOME": str(empty_cache)}}
-    if class_archives(user_cache_directory(os.environ)):
+    java = ensure_java()
+    if java is not None and class_archive(java, user_cache_directory(os.environ)).is_file():
         ways["warmed_up"] = {}
     else:
-        print("not measured: Headrace with an archive of Spark's classes (headrace warm-up)")
+        print(
+            "not measured: Headrace with an archive of Spark's classes; for that, run 'headrace warm-up' first"
+        )
     found: dict[str, Contender] = {}
     for name, environment in ways.items():
         found[name] = Contender(HEADRACE, environment)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from headrace.core.clock import Clock
 from headrace.metrics.metric_name import MetricKind
@@ -39,6 +39,14 @@ def interpolated_quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below - 1] + (position - below) * (ordered[below] - ordered[below - 1])
 
 
+def plain_number(value: Any) -> Any:
+    """Return a number as Python's own: numpy's wrap around, and no message holds them. TypeError for what is none."""
+    number = value.item() if hasattr(value, "item") else value
+    if isinstance(number, int | float):
+        return number
+    raise TypeError(f"a metric counts and measures numbers, and was given {value!r}")
+
+
 class Metric(ABC):
     """Base of all instruments."""
 
@@ -58,10 +66,10 @@ class Counter(Metric):
         self._count = 0
 
     def inc(self, n: int = 1) -> None:
-        self._count += n
+        self._count += n if type(n) is int else plain_number(n)
 
     def dec(self, n: int = 1) -> None:
-        self._count -= n
+        self._count -= n if type(n) is int else plain_number(n)
 
     def get_count(self) -> int:
         return self._count
@@ -71,7 +79,7 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A value that is read from a callable."""
+    """A value that is read from a callable; it has none where that fails, or returns no number."""
 
     kind = MetricKind.GAUGE
 
@@ -84,7 +92,7 @@ class Gauge(Metric):
     def snapshot(self, name: str) -> dict[str, Number]:
         # Gauges are read by another thread, also while what they look at is being closed: that must not hurt.
         try:
-            return {name: self._read()}
+            return {name: plain_number(self._read())}
         except Exception:
             return {}
 
@@ -105,7 +113,7 @@ class Meter(Metric):
         self._readings: deque[tuple[int, int]] = deque([(clock.monotonic_ns(), 0)])
 
     def mark_event(self, value: int = 1) -> None:
-        self._count += value
+        self._count += value if type(value) is int else plain_number(value)
 
     def get_count(self) -> int:
         return self._count
@@ -155,6 +163,7 @@ class Distribution(Metric):
         self._max = 0
 
     def update(self, value: int) -> None:
+        value = value if type(value) is int else plain_number(value)
         self._min = min(self._min, value) if self._count else value
         self._max = max(self._max, value) if self._count else value
         self._sum += value
@@ -183,6 +192,7 @@ class Histogram(Metric):
         self._values: list[int] = []
 
     def update(self, value: int) -> None:
+        value = value if type(value) is int else plain_number(value)
         if self._count < self._size:
             self._values.append(value)
         else:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headrace.common import Types
 from headrace.core.errors import HeadraceError, JobExecutionError
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -35,7 +37,7 @@ class Counted(MapFunction):
 
     def map(self, value: int) -> int:
         await_that((FOLDER / "go").exists)
-        self._counter.inc()
+        self._counter.inc(np.int64(1))
         self._values.update(value)
         self._last = value
         return value

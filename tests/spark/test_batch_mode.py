@@ -87,6 +87,51 @@ BEGIN
     RETURN NULL;
 END $$
 """
+FAILING_BESIDE_KEPT_ROWS = """
+import sys
+import threading
+import time
+from pathlib import Path
+from headrace.common import Types
+from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.core.errors import JobExecutionError
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+from testkit.waiting import wait_until
+
+folder = Path(sys.argv[1])
+ROW = Types.ROW_NAMED(["number"], [Types.LONG()])
+
+def staged():
+    return list(folder.glob(".log.staging-*/*.parquet"))
+
+def stay(row):
+    while row.id:
+        threading.Event().wait()
+    return (row.id,)
+
+def fail(number):
+    wait_until(staged, 60, "the file that the first subtask stages for the log")
+    raise LookupError("beside the rows that are kept")
+
+spark = spark_session()
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+kept = env.from_dataframe(spark.range(0, 2, 1, 2)).map(stay, ROW)
+kept.sink_to(DataFrameSink(folder / "log", "headrace", mode="append"))
+kept.rebalance().print()
+env.from_collection([1]).map(fail).rebalance().print()
+try:
+    env.execute("failing")
+except JobExecutionError as error:
+    print("FAILED", str(error).partition("\\n")[0])
+tracker = spark.sparkContext.statusTracker()
+wait_until(lambda: not tracker.getActiveStageIds(), 30, "the end of all stages")
+print("LEFT", staged(), list(folder.glob("log/*.parquet")))
+"""
+"""A subtask that fills rows which several readers have never ends, and another one has staged a file for a log."""
+
+
 COMMITTING = """
 import os
 import sys
@@ -284,6 +329,19 @@ def test_a_job_ends_with_what_killed_its_job_master_and_the_next_one_runs(
     assert "a bug in the JobMaster" in failed and "job 'broken'" in failed, program.report()
     assert told["STAGES"] == "0", "the stages of the job are cancelled with it"
     assert told["LATE"] == "[1, 4, 9]"
+
+
+def test_a_job_that_fails_ends_the_stage_of_rows_that_are_kept_and_deletes_what_its_log_was_to_get(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    options = ("--master", "local[4]", "-D", "execution.runtime-mode=BATCH")
+    program = headrace_run(tmp_path, FAILING_BESIDE_KEPT_ROWS, *options, arguments=(str(tmp_path),))
+    started.append(program)
+    assert program.wait(240) == 0, program.report()
+    told = dict(line.strip().partition(" ")[::2] for line in program.out)
+    assert "LookupError: beside the rows that are kept" in told["FAILED"], program.report()
+    assert told["LEFT"] == "[] []", program.report()
+    program.assert_nothing_is_left()
 
 
 def test_dataframes_are_part_of_the_plan_on_both_sides(

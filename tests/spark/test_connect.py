@@ -26,7 +26,9 @@ from headrace.spark.session import spark_session
 from headrace.spark.state_writer import StateWriter
 
 spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-print("SESSION", spark_session() is spark)
+is_same = spark_session({"spark.sql.shuffle.partitions": "3"}) is spark
+settings = [spark.conf.get(f"spark.sql.{name}") for name in ("shuffle.partitions", "ansi.enabled")]
+print("SESSION", is_same, *settings)
 folder = Path.cwd()
 PAIR = Types.ROW_NAMED(["key", "sum"], [Types.LONG(), Types.LONG()])
 
@@ -79,7 +81,17 @@ numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").
 counts = numbers.map(lambda row: (row.number % 3, 1), PAIR).key_by("key").reduce(lambda a, b: (a[0], a[1] + b[1]))
 counts.uid("counts").map(lambda row: row, PAIR).sink_to(DataFrameSink("counted", "headrace", mode="append"))
 job = env.execute_async("fed")
-# The server's Python has another working directory.
+# The server's Python has another working directory, which ends with the session.
+lost = files.writeStream.format("headrace").option("checkpointLocation", "lost")
+for use in (
+    lambda: spark.read.format("headrace").load("fed-log").schema,
+    lambda: spark.readStream.format("headrace").load("fed-log").schema,
+    lambda: lost.start("fed-log").awaitTermination(),
+):
+    try:
+        use()
+    except Exception as error:
+        print("RELATIVE", "'fed-log' is a relative path, and on Spark Connect" in str(error))
 query = files.writeStream.format("headrace").option("job", "fed").option("checkpointLocation", "feeding")
 query.trigger(availableNow=True).start(str(folder / "fed-log")).awaitTermination()
 found = []
@@ -123,7 +135,16 @@ def test_a_client_of_spark_connect_uses_a_session_and_clusters_of_its_jobs(
     session = commands.daemon("cluster", "start", "--name", "beside", *NO_UI)
     # The server looks formats up, and runs functions, with a Python that has Headrace.
     program = commands.begin(
-        HEADRACE, "run", "--target", "session", "connect.py", PYSPARK_PYTHON=sys.executable
+        *(
+            HEADRACE,
+            "run",
+            "--target",
+            "session",
+            "-D",
+            "spark.sql.ansi.enabled=false",
+            "connect.py",
+        ),
+        PYSPARK_PYTHON=sys.executable,
     )
     assert program.wait(400) == 0, program.report()
     for reader in program.readers:
@@ -135,7 +156,7 @@ def test_a_client_of_spark_connect_uses_a_session_and_clusters_of_its_jobs(
         (line,) = [line for line in lines if line.startswith(f"{head} ")]
         return line.removeprefix(f"{head} ")
 
-    assert told("SESSION") == "True", report
+    assert told("SESSION") == "True 3 false", report
     growing = "[(0, 2), (0, 6), (0, 12), (1, 1), (1, 4), (1, 9)]"
     for mode, rows, row_count in (("STREAMING", growing, 6), ("BATCH", "[(0, 12), (1, 9)]", 2)):
         assert told(f"SUMS {mode}") == rows, report
@@ -144,6 +165,7 @@ def test_a_client_of_spark_connect_uses_a_session_and_clusters_of_its_jobs(
         assert "behind Spark Connect: say with path" in told(f"NO PATH {mode}")
         assert told(f"STREAMED {mode}") == f"True {rows}", report
     assert "format('headrace')" in told("REFUSED")
+    assert lines.count("RELATIVE True") == 3, report
     assert told("COUNTED") == "(0, 7)", report
     assert told("STATE").startswith("pyspark.sql.connect.dataframe ['key_group', "), report
     assert told("STATE").endswith(" 3"), report

@@ -1,12 +1,16 @@
 """foreach_batch on a real Spark: a table that has each row once although the driver is killed."""
 
+import ast
 import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from testkit.exactly_once import compare_output, rows_of_parquet
+from tests.architecture.documents import python_blocks
 from tests.spark.checkpoint_folder import newest_checkpoint
 from tests.spark.programs import Program, headrace_run
 
@@ -119,6 +123,82 @@ def test_a_batch_whose_commit_was_not_noted_is_given_again_with_its_id_and_its_r
     assert len(list((tmp_path / "table").iterdir())) == 2
     for lineage in (lineage_of(fresh), lineage_of(last)):
         check_table(tmp_path, lineage, *dead)
+
+
+TABLES = """
+import os, pathlib, signal, sys
+from headrace.common import Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import StreamExecutionEnvironment
+
+here, end = pathlib.Path.cwd(), sys.argv[1]
+calls = []
+
+def die(checkpoint_id):
+    (here / end).write_text(f"{checkpoint_id} {checkpoint_id.lineage}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def write(df, checkpoint_id):
+    calls.append(checkpoint_id)
+    write_to_delta(df, checkpoint_id)
+    if end == "between" and len(calls) == 3:
+        die(checkpoint_id)
+    write_to_iceberg(df, checkpoint_id)
+    if end == "behind" and len(calls) == 3:
+        die(checkpoint_id)
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, 5000, type_info=Types.LONG(), rows_per_second=500),
+    WatermarkStrategy.no_watermarks(),
+    "numbers",
+)
+pairs = numbers.map(lambda n: (n % 7, n), output_type=Types.ROW_NAMED(["key", "number"], [Types.LONG(), Types.LONG()]))
+pairs.foreach_batch(write).name("tables")
+env.execute("pairs")
+print("CALLS", *calls)
+print("LINEAGE", calls[-1].lineage)
+"""
+
+
+def functions_of_the_guide() -> str:
+    """The imports and functions, as they stand on the page, that write to tables of Delta and Iceberg."""
+    (block,) = [one for one in python_blocks() if "pyiceberg" in one.code]
+    parts = [
+        one
+        for one in ast.parse(block.code).body
+        if (isinstance(one, ast.FunctionDef) and one.name != "write")
+        or (isinstance(one, ast.ImportFrom) and one.module in ("deltalake", "pyiceberg.catalog"))
+    ]
+    return "\n".join(map(ast.unparse, parts))
+
+
+def test_tables_that_keep_the_id_in_their_log_have_each_row_once_wherever_a_driver_dies(
+    tmp_path: Path, started: list[Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = functions_of_the_guide() + TABLES
+    first_call = ""
+    for end in ("between", "behind", "lives"):
+        place = ("-s", str(newest_checkpoint(tmp_path)[1])) if first_call else ()
+        program = headrace_run(tmp_path, text, *OPTIONS, *place, arguments=(end,))
+        started.append(program)
+        code = program.wait(240)
+        if end == "lives":
+            assert code == 0, program.report()
+            assert [str(calls_of(program)[0]), lineage_of(program)] == first_call.split()
+            break
+        assert code == -signal.SIGKILL, program.report()
+        program.end()
+        first_call = (tmp_path / end).read_text()
+    monkeypatch.chdir(tmp_path)
+    catalog = load_catalog("shop", type="sql", uri="sqlite:///shop.db", warehouse="iceberg")
+    for table in (
+        DeltaTable("delta").to_pyarrow_table(),
+        catalog.load_table("shop.payments").scan().to_arrow(),
+    ):
+        found = list(zip(*table.to_pydict().values(), strict=True))
+        compare_output([(number % 7, number) for number in range(5000)], found).check()
 
 
 FAILING = """

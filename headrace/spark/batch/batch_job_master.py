@@ -154,9 +154,11 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._stages.start()
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """End, and the job with this error: not with that of the stages, which are cancelled as it ends."""
-        if self._status is JobStatus.RUNNING:
-            self._turn.forestall_commits()
+        """End, and the job with this error: not with that of the stages, which are cancelled as it ends.
+
+        A job that commits its output ends with that, if it does in time.
+        """
+        if self._status is JobStatus.RUNNING and self._forestalls("fail"):
             self._failed(error_info_of(error, f"the JobMaster of job '{self._graph.name}'"), None)
             self._become(JobStatus.FAILING)
         super().on_fatal_error(error)

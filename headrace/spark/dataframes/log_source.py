@@ -5,6 +5,7 @@ itself in every session (`pyspark_headrace_stream`). All of this runs in Python 
 all that a query and a job share, so that either may end, and start again, without the other.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from headrace.checkpoint.storage.file_systems import is_uri
 from headrace.connectors.dataframe.batch_log import (
     BATCH_LOG_FORMAT,
     BATCHES_MAX,
@@ -40,6 +42,11 @@ _OF_WRITERS: Final = (BATCHES_MAX, "job", "cluster", "checkpointLocation", "quer
 _OPTIONS: Final = ("path", *_OF_READERS, *_OF_WRITERS)
 _DELETE, _OFF = "delete", "off"
 _OFFSET: Final = "batch"
+_ARTIFACTS: Final = "SPARK_JOB_ARTIFACT_UUID"
+"""Variable that names the folder of a Connect session's files in which Spark has Python work; `default`: in none.
+
+Source: Spark, PythonWorkerFactory.
+"""
 
 
 class WritingJobFailedError(BatchLogError):
@@ -49,7 +56,8 @@ class WritingJobFailedError(BatchLogError):
 class HeadraceSource(datasource.DataSource):
     """Reads a log of batches, which a DataFrameSink of the format `headrace` writes; writes one for a BatchLogSource.
 
-    `path`: the log's folder. `maxRowsPerTrigger`: about how many rows a micro-batch has at most, as batches stay whole.
+    `path`: the log's folder, as for Spark's own formats relative to the driver's working directory; on Spark Connect
+    absolute. `maxRowsPerTrigger`: about how many rows a micro-batch has at most, as batches stay whole.
     `cleanSource`: `delete` (the default) deletes rows once the query has committed them, `off` leaves them.
     Of a query that writes: `maxBatches` (10,000) is how many batches may wait; `job`, the id or name of the job that
     reads them, which must be running at the `cluster` (`host:port` or a URL; without it at the only one of this user).
@@ -58,7 +66,7 @@ class HeadraceSource(datasource.DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         chosen = _chosen(options)
-        self.log: Final = BatchLog(fixed_place(chosen["path"]))
+        self.log: Final = BatchLog(_place_of(chosen["path"]))
         said = chosen.get(_ROWS_MAX)
         self.row_count_max: Final = (
             None if said is None else count_of_option(_ROWS_MAX, said, BatchLogError)
@@ -187,6 +195,17 @@ class LogStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailabl
                 f"{failure.partition(chr(10))[0]}: the job that writes the log {self._log.path} has failed, and all "
                 "its rows are read. Start it again from its last checkpoint, then the query from its checkpointLocation"
             )
+
+
+def _place_of(path: str) -> str:
+    """Return where a log is. BatchLogError for a relative path where that would be in a folder of one session."""
+    is_relative = not (is_uri(path) or os.path.isabs(path))
+    if is_relative and os.environ.get(_ARTIFACTS, "default") != "default":
+        raise BatchLogError(
+            f"'{path}' is a relative path, and on Spark Connect it would lie in {os.getcwd()}, which ends with the "
+            "session: name the log by an absolute path that the server sees, or by a URI"
+        )
+    return fixed_place(path)
 
 
 def _partitions(log: BatchLog, start: int, end: int) -> list[datasource.InputPartition]:

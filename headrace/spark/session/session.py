@@ -377,10 +377,11 @@ def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
         >>> spark = spark_session()  # doctest: +SKIP
         >>> flights = spark.read.csv("flights.csv", header=True)  # doctest: +SKIP
     """
+    given = {**(settings or {}), **default_settings()}
     if is_connect_client():
         builder = SparkSession.builder
-        for key, value in (settings or {}).items():
+        for key, value in given.items():
             if key.startswith("spark."):
                 builder = builder.config(key, value)
         return builder.getOrCreate()
-    return host_session(Settings({**(settings or {}), **default_settings()})).spark
+    return host_session(Settings(given)).spark

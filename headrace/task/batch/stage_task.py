@@ -6,12 +6,11 @@ Source: Flink BatchExecutionKeyedStateBackend, MultiInputSortingDataInput.
 """
 
 import math
-import numbers
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -286,12 +285,10 @@ class StageTask:
         chain = self._chain
         if chain is None:
             return 0, 0, {}, ()
-        # A gauge of the user's may give anything.
-        values = cast(Mapping[str, Any], chain.metrics_snapshot())
         metrics = {
             name: float(value)
-            for name, value in values.items()
-            if isinstance(value, numbers.Real) and math.isfinite(value)
+            for name, value in chain.metrics_snapshot().items()
+            if math.isfinite(value)
         }
         counters = tuple(name for name in chain.user_counters() if name in metrics)
         records_in = 0 if isinstance(chain.head, SourceOperator) else self._records_in

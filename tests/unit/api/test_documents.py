@@ -20,6 +20,7 @@ def test_the_documents_are_found() -> None:
         "docs/cached_streams.md",
         "docs/getting_started/pyspark.md",
         "docs/how_to/foreach_batch.md",
+        "docs/how_to/foreach_batch.md",
         "docs/streaming_dataframes.md",
     ]
 

@@ -1,5 +1,10 @@
 """Counter, Meter, Gauge, Distribution, Histogram."""
 
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
 import pytest
 
 from headrace.core.clock import ManualClock
@@ -98,3 +103,33 @@ def test_one_value_is_every_quantile() -> None:
     histogram = Histogram(8)
     histogram.update(7)
     assert set(histogram.snapshot("h").values()) == {1, 7, 0.0}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(np.uint8(200), 200), (np.float32(0.5), 0.5), (np.bool_(True), 1)]
+)
+def test_numbers_of_numpy_are_counted_and_measured_as_python_s(value: Any, expected: float) -> None:
+    counter, distribution, histogram = Counter(), Distribution(), Histogram(10)
+    for _ in range(3):
+        counter.inc(value)
+        distribution.update(value)
+        histogram.update(value)
+    counter.dec(value)
+    values = {**counter.snapshot("c"), **distribution.snapshot("d"), **histogram.snapshot("h")}
+    values |= Gauge(lambda: value).snapshot("g")
+    assert (values["c"], values["d_sum"], values["h_max"]) == (2 * expected, 3 * expected, expected)
+    assert values["g"] == expected
+    # As a message has them, which holds no type of numpy's.
+    assert msgspec.json.decode(msgspec.json.encode(values)) == values
+
+
+def test_what_is_no_number_is_refused_where_it_is_counted_and_no_value_of_a_gauge() -> None:
+    for take in (
+        Counter().inc,
+        Counter().dec,
+        Meter(ManualClock()).mark_event,
+        Histogram(1).update,
+    ):
+        with pytest.raises(TypeError, match=r"was given Decimal\('1'\)"):
+            take(Decimal(1))  # pyright: ignore[reportArgumentType]
+    assert Gauge(lambda: "none").snapshot("g") == {}  # pyright: ignore[reportArgumentType]

@@ -139,27 +139,25 @@ def test_a_storage_that_refuses_for_long_is_told_once_for_all_jobs_and_so_is_its
 
 def test_few_attempts_are_under_way_at_once_and_jobs_that_wait_have_no_task(world: World) -> None:
     clean_ups = world.clean_ups()
-    under_way: list[JobId] = []
-    most = 0
+    ends = asyncio.Semaphore(0)
+    under_way = 0
 
-    def slow(job_id: JobId) -> None:
-        async def attempt() -> CheckpointsLeft:
-            nonlocal most
-            under_way.append(job_id)
-            most = max(most, len(under_way))
-            await asyncio.sleep(0.1)
-            under_way.remove(job_id)
-            return REFUSED
-
-        clean_ups.add(job_id, attempt)
+    async def attempt() -> CheckpointsLeft:
+        nonlocal under_way
+        under_way += 1
+        await ends.acquire()
+        under_way -= 1
+        return REFUSED
 
     for _ in range(100):
-        slow(world.job_id())
-    world.loop.run_for(50)
-    assert most == ATTEMPTS_AT_ONCE_MAX
-    world.loop.run_for(100 * 100 / ATTEMPTS_AT_ONCE_MAX + 60_000)
-    assert most == ATTEMPTS_AT_ONCE_MAX
-    assert clean_ups.unclean_count == 100
+        clean_ups.add(world.job_id(), attempt)
+    # Shorter than the pause before a second attempt.
+    for ended in range(100):
+        world.loop.run_for(1)
+        assert under_way == min(ATTEMPTS_AT_ONCE_MAX, 100 - ended)
+        ends.release()
+    world.loop.run_for(1)
+    assert (under_way, clean_ups.unclean_count) == (0, 100)
 
 
 def test_a_storage_that_never_obeys_is_not_said_to_obey_again(

@@ -23,7 +23,12 @@ from headrace.connectors.dataframe.staging import batch_staging_folder
 from headrace.connectors.files.sink.note_file import NoteLostError
 from headrace.core.config import Settings
 from headrace.core.errors import HostError, ProgramError, UserCodeError
-from headrace.functions.sink import CommitterContext, DeliveryGuarantee, commit_key
+from headrace.functions.sink import (
+    CommitterContext,
+    DeletesLeftovers,
+    DeliveryGuarantee,
+    commit_key,
+)
 from headrace.spark.dataframes.committer import DataFrameCommitter, check_can_commit
 from headrace.spark.dataframes.sink_coordinator import SinkCommitError, check_batch_function
 from tests.unit.connectors.sink_world import (
@@ -184,6 +189,26 @@ def test_what_a_dead_attempt_staged_is_swept_once_its_successor_commits(tmp_path
     world.finish()
     assert left_beside(target) == []
     assert sorted(rows_in(target)) == [(0, 0), (0, 1)]
+
+
+def test_what_was_staged_for_a_log_and_handed_to_nobody_is_deleted_and_its_batches_stay(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "log"
+    sink = DataFrameSink(target, "headrace", mode="append")
+    world = world_of(sink, ArrowSession())
+    world.write(0, 2)
+    world.checkpoint()
+    world.write(0, 1)
+    world.write(1, 1)
+    world.abort()
+    assert len(list(Path(sink.staging_directory).glob("*.parquet"))) == 2
+    committer = world.new_committer()
+    assert isinstance(committer, DeletesLeftovers)
+    for _ in range(2):
+        committer.delete_leftovers("lineage/sink", "owner")
+        assert left_beside(target) == []
+    assert [pq.read_table(file).num_rows for file in target.glob("*.parquet")] == [2]
 
 
 def test_a_delta_table_passes_over_the_version_that_it_has(tmp_path: Path) -> None:

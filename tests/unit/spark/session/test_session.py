@@ -1,6 +1,7 @@
 """Facts of a session before Spark starts: the master, the parallelism, and what is refused."""
 
 import os
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -26,6 +27,32 @@ def test_spark_connect_is_refused_and_says_what_to_do(monkeypatch: pytest.Monkey
     monkeypatch.setenv("SPARK_REMOTE", "sc://host")
     with pytest.raises(HostError, match=r"Spark Connect cannot host a job.*spark-submit"):
         host_session(Settings())
+
+
+class Builder:
+    """The builder of a Connect client's session, which is what it was given."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, str] = {}
+
+    def config(self, key: str, value: str) -> "Builder":
+        self.given[key] = value
+        return self
+
+    def getOrCreate(self) -> dict[str, str]:
+        return self.given
+
+
+def test_a_client_of_spark_connect_gets_a_session_with_the_settings_of_spark_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    monkeypatch.setattr(session.SparkSession, "builder", Builder())
+    command_line = {"spark.sql.ansi.enabled": "false", "parallelism.default": "2"}
+    monkeypatch.setattr(session, "default_settings", lambda: command_line)
+    of_program = {"spark.sql.shuffle.partitions": "3", "spark.sql.ansi.enabled": "true"}
+    found: Any = session.spark_session({**of_program, "rest.port": "0"})
+    assert found == {"spark.sql.shuffle.partitions": "3", "spark.sql.ansi.enabled": "false"}
 
 
 @pytest.mark.parametrize(
