@@ -8,7 +8,6 @@ from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
 from headrace.core.randomness import system_random
-from headrace.core.security.tls import client_context
 from headrace.core.threads import EventLoopThread
 from headrace.gateways.subtask_report import SubtaskReport, SubtaskReportGateway
 from headrace.rpc.tcp import TcpRpcService
@@ -42,7 +41,6 @@ def driver_connection() -> DriverConnection | None:
 
 
 async def _start(secrets: TaskSecrets) -> TcpRpcService:
-    tls = secrets.tls
     service = TcpRpcService(
         Settings(),
         # Nobody calls this process.
@@ -50,7 +48,7 @@ async def _start(secrets: TaskSecrets) -> TcpRpcService:
         secret=secrets.secret,
         clock=SystemClock(),
         random=system_random(),
-        client_ssl=None if tls is None else client_context(tls),
+        tls=secrets.tls,
     )
     await service.start()
     return service
