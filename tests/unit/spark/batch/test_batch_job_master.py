@@ -16,7 +16,9 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.dispatcher import JobResult
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.spark.batch.batch_job_master import BatchHost, BatchJobMaster
+from headrace.spark.batch.batch_host import BatchHost
+from headrace.spark.batch.batch_job_master import BatchJobMaster
+from headrace.spark.batch.stage_run import StageRun
 from tests.unit.api.recording import recording
 
 WAIT_S = 20
@@ -34,6 +36,7 @@ def run_job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., JobResult]:
         env.from_collection([1]).print()
         env.execute_async("job")
     graph = executor.last
+    masters: list[BatchJobMaster] = []
 
     async def result_of(host: Any) -> JobResult:
         random = SeededRandom(1)
@@ -48,6 +51,7 @@ def run_job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., JobResult]:
             is_of_program=True,
             on_ended=ended.set_result,
         )
+        masters.append(master)
         master.start()
         archived = await asyncio.wait_for(ended, WAIT_S)
         await service.stop()
@@ -56,13 +60,16 @@ def run_job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., JobResult]:
     def run(
         stages: Callable[[BatchJobMaster], None], on_cancelled: Callable[[], None]
     ) -> JobResult:
-        def run_stages(master: BatchJobMaster) -> list[Any]:
-            stages(master)
+        def run_stages(_: StageRun) -> list[Any]:
+            stages(masters[-1])
             return []
 
-        monkeypatch.setattr(BatchJobMaster, "_run_stages", run_stages)
-        host = Mock(BatchHost, spark=Mock())
-        host.spark.sparkContext.cancelJobGroup = lambda _: on_cancelled()
+        monkeypatch.setattr(StageRun, "_run_stages", run_stages)
+        spark = Mock()
+        spark.sparkContext.cancelJobGroup = lambda _: on_cancelled()
+        host = BatchHost(
+            spark, output_pipe="", pipe_folder="", blob_server=Mock(), blob=Mock(), resources=Mock()
+        )
         return asyncio.run(result_of(host))
 
     return run
