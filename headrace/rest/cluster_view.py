@@ -48,15 +48,16 @@ _ASK_TIMEOUT_S: Final = 30.0
 _JOBS, _DATA_SETS = "jobs", "data sets"
 
 
-@dataclass(frozen=True)
+@dataclass
 class SparkPage:
     """Web page of the Spark that hosts a cluster, at `address`, as in http://127.0.0.1:4040.
 
-    `key`, base64url-encoded, signs the tokens that its filter JWSFilter asks for.
+    `key`, base64url-encoded, signs the tokens that its filter JWSFilter asks for. `asked_count`: requests that wait.
     """
 
     address: str
     key: str
+    asked_count: int = 0
 
 
 @dataclass(frozen=True)

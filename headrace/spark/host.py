@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from pyspark import InheritableThread
 
@@ -53,7 +54,7 @@ from headrace.core.security.cluster_secret import (
     cluster_secret,
     given_identity,
 )
-from headrace.core.security.tls import TlsIdentity, needs_tls
+from headrace.core.security.tls import TlsIdentity, is_loopback, needs_tls
 from headrace.gateways.ended_job import EndedJob
 from headrace.graph.job_graph import JobGraph
 from headrace.rest.cluster_view import ControlPlane, SparkPage
@@ -375,12 +376,17 @@ class SparkHost:
             )
 
     def _spark_page(self) -> SparkPage | None:
-        """Return Spark's page where REST can show it: it is on, by HTTP, and has the filter whose key we know."""
+        """Return Spark's page where REST can show it: it is on, on loopback, and has the filter whose key we know.
+
+        `uiWebUrl` names the driver's host, where somebody else may listen at the same port: only its port is used.
+        """
         context = self.session.context
         address, key = context.uiWebUrl, context.getConf().get(PAGE_KEY)
-        if not address or not address.startswith("http://") or not key:
+        port = urlsplit(address or "").port
+        bound = os.environ.get("SPARK_LOCAL_IP", "")
+        if not key or not port or not is_loopback(bound) or not str(address).startswith("http://"):
             return None
-        return SparkPage(address, key)
+        return SparkPage(f"http://{f'[{bound}]' if ':' in bound else bound}:{port}", key)
 
     def _cluster_settings(self, settings: Settings) -> Settings:
         """Return the settings of the control plane, which knows the memory that Spark lets a TaskManager have."""

@@ -5,7 +5,6 @@ session, which no browser has: this endpoint, which knows its users, signs for t
 Source: Spark, core/src/main/scala/org/apache/spark/ui/JWSFilter.scala; RFC 7515, appendix A.1.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -15,24 +14,36 @@ from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 
+from headrace.core.threads import run_in_thread
 from headrace.rest.cluster_view import ClusterView, SparkPage
-from headrace.rest.handler_errors import UnavailableError
+from headrace.rest.handler_errors import ForbiddenError, UnavailableError
 
 SPARK_PAGE: Final = "/spark"
 _TOKEN: Final = (b'{"alg":"HS256","typ":"JWT"}', b'{"sub":"headrace"}')
 _TIMEOUT_S: Final = 60.0
+_ASKED_MAX: Final = 8
+"""Pages that are asked for at once, of _BYTES_MAX bytes at most each."""
 _BYTES_MAX: Final = 1 << 26
 _PASSED_ON: Final = ("cache-control", "content-disposition", "content-security-policy")
 
 
 async def spark_page(request: Request) -> Response:
-    """Return what Spark's page answers. UnavailableError where it does not."""
+    """Return what Spark's page answers. ForbiddenError for what ends jobs; UnavailableError."""
     cluster: ClusterView = request.app.state.cluster
-    assert cluster.spark_page is not None, "there is no route to a page that is not there"
+    page = cluster.spark_page
+    assert page is not None, "there is no route to a page that is not there"
     path = request.scope["raw_path"].decode("ascii").removeprefix(SPARK_PAGE)
     query = request.scope["query_string"].decode("ascii")
     target = f"{path}?{query}" if query else path
-    return await asyncio.to_thread(_fetched, cluster.spark_page, target)
+    if path.rstrip("/").endswith("/kill"):
+        raise ForbiddenError("jobs and stages are not ended by Spark's page: cancel the job here")
+    if page.asked_count >= _ASKED_MAX:
+        raise UnavailableError(f"{_ASKED_MAX} of Spark's pages are waited for; ask again")
+    page.asked_count += 1
+    try:
+        return await run_in_thread("headrace-spark-page", lambda: _fetched(page, target))
+    finally:
+        page.asked_count -= 1
 
 
 def _fetched(page: SparkPage, target: str) -> Response:

@@ -138,7 +138,8 @@ def unredacted(conf: Mapping[str, str]) -> str | None:
         found = re.compile(pattern)
     except re.error:  # Java's patterns have forms that Python's have not
         return SECRETS_OF_TASKS
-    return next((key for key in (SECRETS_OF_TASKS, SECRET) if not found.search(key)), None)
+    secrets = (SECRETS_OF_TASKS, SECRET, PAGE_KEY)
+    return next((key for key in secrets if not found.search(key)), None)
 
 
 def missing_page_key(conf: Mapping[str, str]) -> dict[str, str]:

@@ -88,6 +88,7 @@ def test_strangers_see_nothing_and_nobody_changes_anything(
     for headers in ({}, {"Authorization": "Bearer other"}):
         assert cluster.ask("GET", "/spark/jobs/", headers=headers).status == 401
     assert cluster.ask("POST", "/spark/jobs/job/kill/?id=0", {}).status == 404
+    assert cluster.get("/spark/jobs/job/kill/?id=0").status == 403
     assert seen == []
 
 
