@@ -54,12 +54,13 @@ while True:
 print("ENDED", details.status.name)
 client.get_job_execution_result().result()
 """
-RESTARTS = (
+NO_FAILURES = (
     "-D", "restart-strategy.type=fixed-delay",
     "-D", "restart-strategy.fixed-delay.attempts=0",
     "-D", "restart-strategy.fixed-delay.delay=30 s",
+    "-D", "headrace.decommission.grace=5 min",
 )  # fmt: skip
-"""No failure may be followed by a restart."""
+"""No failure may be followed by a restart, and a checkpoint is waited for on a busy machine too."""
 
 
 def start_on(
@@ -110,7 +111,7 @@ def test_a_decommissioned_executor_is_left_after_a_checkpoint_and_ends_by_itself
     tmp_path: Path, started: list[Program]
 ) -> None:
     # Checkpoints are far apart: without one of its own the restart would begin from the start.
-    program = start(tmp_path, started, 600_000, "-D", "spark.decommission.enabled=true", *RESTARTS)
+    program = start(tmp_path, started, 600_000, "-D", "spark.decommission.enabled=true", *NO_FAILURES)
     executor = program.executor_of(program.task_managers()[0])
     took_s = seconds_until_running_again(program, executor.pid, signal.SIGPWR)
     print(f"running again {took_s:.1f} s after SIGPWR")
@@ -129,7 +130,7 @@ def test_a_decommissioned_worker_of_a_standalone_cluster_takes_its_executor_alon
     )
     try:
         options = ("-D", "spark.decommission.enabled=true", "-D", "spark.executor.memory=1g")
-        program = start_on((*cluster.options, *options, *RESTARTS), tmp_path, started, 600_000)
+        program = start_on((*cluster.options, *options, *NO_FAILURES), tmp_path, started, 600_000)
         executor = cluster.executor_of_a_task_manager()
         # What decommission-worker.sh of Spark's distribution does.
         worker_pid = parent_pid_of(executor.pid)
@@ -144,7 +145,7 @@ def test_a_decommissioned_worker_of_a_standalone_cluster_takes_its_executor_alon
 def test_a_task_manager_that_gets_sigterm_is_left_after_a_checkpoint(
     tmp_path: Path, started: list[Program]
 ) -> None:
-    program = start(tmp_path, started, 600_000, *RESTARTS)
+    program = start(tmp_path, started, 600_000, *NO_FAILURES)
     told = program.task_managers()[0].pid
     took_s = seconds_until_running_again(program, told, signal.SIGTERM)
     print(f"running again {took_s:.1f} s after SIGTERM to the TaskManager")
