@@ -80,9 +80,9 @@ class SlotRequests:
             f"{who} asks for {profile} for each slot, which no TaskManager has: {explanation}"
         )
 
-    def cannot_come(self, explanation: str) -> None:
-        """The ResourceManager knows that there will not be enough."""
-        error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable=False)
+    def cannot_come(self, explanation: str, *, recoverable: bool = False) -> None:
+        """The ResourceManager knows that there will not be enough, or, where it is recoverable, not this time."""
+        error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable)
         self._on_unavailable(Failure(error))
 
     def return_idle(self) -> None:

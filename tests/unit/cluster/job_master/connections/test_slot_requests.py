@@ -126,6 +126,14 @@ def test_a_word_that_slots_cannot_come_fails_the_job_at_once_and_for_good() -> N
     world.loop.close()
 
 
+def test_a_word_that_slots_cannot_come_now_leaves_the_job_to_its_restart_strategy() -> None:
+    world = World()
+    world.slots.cannot_come("the disk of a host is full", recoverable=True)
+    assert world.texts() == ["the disk of a host is full"]
+    assert world.failures[0].error.recoverable
+    world.loop.close()
+
+
 def test_a_slot_that_nobody_needs_is_given_back_after_its_time() -> None:
     world = World()
     world.slots.declare([ResourceProfile()])
