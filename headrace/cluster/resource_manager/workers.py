@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Final
 
+from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
 from headrace.cluster.resource_manager.driver import WorkerHost, remedy_where_alike
 from headrace.cluster.resource_manager.options import (
     DECOMMISSION_GRACE,
@@ -296,4 +297,5 @@ def _limits(settings: Settings, host: WorkerHost) -> PoolLimits:
         cores_per_worker=max(1, ceil(settings.get_option(CPU_CORES))),
         previous_timeout_ms=settings.duration_ms(HEARTBEAT_TIMEOUT),
         decommission_grace_ms=settings.duration_ms(DECOMMISSION_GRACE),
+        environment_timeout_ms=settings.duration_ms(INSTALL_TIMEOUT),
     )

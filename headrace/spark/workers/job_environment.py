@@ -99,7 +99,8 @@ def made_environment(
     UnusableEnvironmentError; EnvironmentNotMadeError where it may be made later, or by another host.
     """
     settings = Settings({**configuration.settings, **environment.settings})
-    store = ArtifactStore(storage_parent(settings, None), SystemClock())
+    making_s = settings.duration_ms(INSTALL_TIMEOUT) / 1000
+    store = ArtifactStore(storage_parent(settings, None), SystemClock(), making_s)
 
     def fetch(key: BlobKey) -> bytes:
         if key.size_bytes == 0:
