@@ -70,10 +70,12 @@ class JobEnvironment:
         settings = Settings(graph.settings)
         archived = archive_interpreter(settings)
         archive = archived.partition("/")[0]
+        # Spark's own setting wins: a cluster of the job's own runs by it.
+        has_other = archived or "spark.pyspark.python" in graph.settings
         return cls(
             graph.job_id,
             archived,
-            "" if archived else settings.get_option(PYTHON_EXECUTABLE),
+            "" if has_other else settings.get_option(PYTHON_EXECUTABLE),
             tuple(
                 one
                 for one in graph.artifacts

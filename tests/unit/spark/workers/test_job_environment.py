@@ -54,6 +54,12 @@ def program(folder: Path, text: str) -> Path:
         ({}, ["requirements", "packages"], "", ""),
         ({"python.executable": "/opt/python"}, ["requirements", "packages"], "", "/opt/python"),
         (
+            {"python.executable": "/opt/python", "spark.pyspark.python": "/opt/spark/python"},
+            ["requirements", "packages"],
+            "",
+            "",
+        ),
+        (
             {"python.executable": "venv.zip/bin/python", "python.archives": "venv.zip"},
             ["requirements", "packages", "venv.zip"],
             "venv.zip/bin/python",
