@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from datetime import timedelta
+from functools import lru_cache
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
@@ -126,16 +127,25 @@ def packages_of(environment: Path) -> Path:
 
 def refuse_loaded_packages(folder: Path) -> None:
     """Raise PackageConflictError where this process has loaded another version of a package in the folder."""
-    for found in distributions(path=[str(folder)]):
-        for name in {file.parts[0].partition(".")[0] for file in found.files or ()}:
-            place = getattr(sys.modules.get(name), "__file__", None)
-            if place is None or Path(place).is_relative_to(folder):
-                continue
-            places = [str(each) for each in Path(place).parents[:2]]
-            others = distributions(name=found.name, path=places)
-            loaded = next((other.version for other in others), "of another place")
-            if loaded != found.version:
-                raise PackageConflictError(found.name, found.version, loaded)
+    for module, package, version in _modules_in(folder):
+        place = getattr(sys.modules.get(module), "__file__", None)
+        if place is None or Path(place).is_relative_to(folder):
+            continue
+        places = [str(each) for each in Path(place).parents[:2]]
+        others = distributions(name=package, path=places)
+        loaded = next((other.version for other in others), "of another place")
+        if loaded != version:
+            raise PackageConflictError(package, version, loaded)
+
+
+@lru_cache(maxsize=16)
+def _modules_in(folder: Path) -> tuple[tuple[str, str, str], ...]:
+    """Return the modules in a folder, each with its package and version; read once, as every task asks."""
+    return tuple(
+        (module, found.name, found.version)
+        for found in distributions(path=[str(folder)])
+        for module in {file.parts[0].partition(".")[0] for file in found.files or ()}
+    )
 
 
 def _run(name: str, command: list[str], deadline_ms: float, timeout: str) -> None:
