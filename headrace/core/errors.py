@@ -54,8 +54,9 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.session.program_sessions: UnobeyedSettingError
 |  +- spark.workers.resource_driver: SparkHostLostError
 |  +- spark.session.session: SparkStartError
-|  +- spark.session.spark_errors: UnusableEnvironmentError, UnusableInterpreterError, UnusableWorkerError
-|  +- spark.session.spark_errors: WorkerRefusedError
+|  +- spark.session.spark_errors: UnusableInterpreterError, UnusableWorkerError, WorkerRefusedError
+|  +- spark.session.spark_errors: UnusableEnvironmentError
+|  |  +- spark.session.spark_errors: EnvironmentNotMadeError
 +- rpc.errors: RpcError          a call between endpoints failed
 +- network.errors: NetworkError  the exchange of records failed
 +- checkpoint.errors: CheckpointError, StateReadError

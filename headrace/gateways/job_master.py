@@ -393,8 +393,8 @@ class JobMasterGateway(JobGateway, Protocol):
         """The ResourceManager ends the connection; register again."""
         ...
 
-    def notify_not_enough_resources(self, explanation: str) -> None:
-        """The ResourceManager cannot fulfil the declared requirements."""
+    def notify_not_enough_resources(self, explanation: str, recoverable: bool) -> None:
+        """The ResourceManager cannot fulfil the declared requirements, or, where it is recoverable, not now."""
         ...
 
     def notify_task_manager_decommissioned(

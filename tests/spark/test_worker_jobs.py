@@ -49,7 +49,7 @@ class Reports:
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self.queue.put(("decommissioned", worker_id.name, cause))
 
-    def interpreter_failed(self, interpreter: str, cause: str) -> None:
+    def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
         self.queue.put(("interpreter failed", interpreter, cause))
 
     def host_failed(self, error: BaseException) -> None:

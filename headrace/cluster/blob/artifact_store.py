@@ -29,7 +29,7 @@ _PAUSE_S: Final = 0.05
 _KEPT_UNTIL_MS: Final = struct.Struct("!q")
 """Time in a lock file at which its entry was left for others, in epoch milliseconds."""
 _WAIT_S: Final = 900.0
-"""Longest wait for an entry that another process makes: longer than making one may take."""
+"""Shortest limit of the wait for an entry that another process makes."""
 
 
 class ArtifactLease:
@@ -79,12 +79,16 @@ class ArtifactLease:
 
 
 class ArtifactStore:
-    """`parent` is on the host's own disk; all TaskManagers of this user there share what is in it."""
+    """`parent` is on the host's own disk; all TaskManagers of this user there share what is in it.
 
-    def __init__(self, parent: Path | None, clock: Clock) -> None:
+    `making_s`: how long another process may need to make an entry, where that is longer than is usual.
+    """
+
+    def __init__(self, parent: Path | None, clock: Clock, making_s: float = 0.0) -> None:
         name = f"headrace-artifacts-{os.getuid()}"
         self._root: Final = (parent or Path(tempfile.gettempdir())) / name
         self._clock: Final = clock
+        self._wait_s: Final = max(_WAIT_S, making_s)
 
     def folder_of(self, name: str) -> Path:
         """Return the folder that an entry has, or would have."""
@@ -95,7 +99,7 @@ class ArtifactStore:
         folder = self.folder_of(name)
         lock_file = folder.with_name(name + _LOCK_SUFFIX)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        deadline_ms = self._clock.monotonic_ms() + _WAIT_S * 1000
+        deadline_ms = self._clock.monotonic_ms() + self._wait_s * 1000
         while self._clock.monotonic_ms() < deadline_ms:
             if not self._has_root():
                 continue
@@ -111,7 +115,9 @@ class ArtifactStore:
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
             threading.Event().wait(_PAUSE_S)
-        raise BlobStorageError(f"{folder} was not made by another process within {_WAIT_S:g} s")
+        raise BlobStorageError(
+            f"{folder} was not made by another process within {self._wait_s:g} s"
+        )
 
     def delete_unused(self) -> None:
         """Delete what processes have left that were killed, and what is not kept any longer."""

@@ -1,13 +1,17 @@
 """Makes the virtual environment of a job's requirements, on top of the packages of the interpreter that makes it."""
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from datetime import timedelta
+from functools import lru_cache
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
+from headrace.core.clock import SystemClock
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ErrorDomain, HeadraceError
 
@@ -15,7 +19,8 @@ INSTALL_TIMEOUT: Final = ConfigOption(
     "headrace.python.requirements.timeout",
     timedelta,
     timedelta(minutes=10),
-    "Time that the installation of a job's requirements may take on a host.",
+    "Time that the installation of a job's requirements may take on a host. The cluster's is added to the time in "
+    "which the job's TaskManagers have to register, that of the job to the time for which it waits for slots.",
 )
 _MAKE: Final = """
 import site, sys, sysconfig, venv
@@ -27,7 +32,23 @@ with open(packages + "/packages_below.pth", "w") as file:
     file.writelines(f"import site; site.addsitedir({place!r})\\n" for place in places)
 """
 """Program that makes an environment. Packages of its own interpreter come behind those of the new one."""
+_GUARD: Final = """
+import ctypes, os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+if sys.platform == "linux":
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the process that began it is gone")
+try:
+    code = subprocess.call(sys.argv[2:])
+except OSError as error:
+    sys.exit(f"it does not start: {error}")
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""First of a group of processes. The kernel tells it, and it alone, of the end of the one that began it."""
 _OUTPUT_CHARS: Final = 4_000
+_CLOCK: Final = SystemClock()
 
 
 class RequirementsNotInstalledError(HeadraceError):
@@ -77,15 +98,16 @@ def make_virtual_environment(
 ) -> None:
     """Make an environment of `interpreter` in the new folder, and install the requirements into it.
 
-    From the files in `packages` alone where that is given. RequirementsNotInstalledError.
+    From the files in `packages` alone where that is given. RequirementsNotInstalledError, also after `timeout_s`.
     """
-    _run("venv", [interpreter, "-c", _MAKE, str(folder)], timeout_s)
+    deadline_ms, timeout = _CLOCK.monotonic_ms() + timeout_s * 1000, f"{timeout_s:g} s"
+    _run("venv", [interpreter, "-c", _MAKE, str(folder)], deadline_ms, timeout)
     source = () if packages is None else ("--no-index", "--find-links", str(packages))
     command = [
         str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-warn-script-location",
         "--disable-pip-version-check", *source, "--requirement", str(requirements),
     ]  # fmt: skip
-    _run("pip", command, timeout_s)
+    _run("pip", command, deadline_ms, timeout)
 
 
 def move_programs(folder: Path, target: Path) -> None:
@@ -105,38 +127,55 @@ def packages_of(environment: Path) -> Path:
 
 def refuse_loaded_packages(folder: Path) -> None:
     """Raise PackageConflictError where this process has loaded another version of a package in the folder."""
-    for found in distributions(path=[str(folder)]):
-        for name in {file.parts[0].partition(".")[0] for file in found.files or ()}:
-            place = getattr(sys.modules.get(name), "__file__", None)
-            if place is None or Path(place).is_relative_to(folder):
-                continue
-            places = [str(each) for each in Path(place).parents[:2]]
-            others = distributions(name=found.name, path=places)
-            loaded = next((other.version for other in others), "of another place")
-            if loaded != found.version:
-                raise PackageConflictError(found.name, found.version, loaded)
+    for module, package, version in _modules_in(folder):
+        place = getattr(sys.modules.get(module), "__file__", None)
+        if place is None or Path(place).is_relative_to(folder):
+            continue
+        places = [str(each) for each in Path(place).parents[:2]]
+        others = distributions(name=package, path=places)
+        loaded = next((other.version for other in others), "of another place")
+        if loaded != version:
+            raise PackageConflictError(package, version, loaded)
 
 
-def _run(name: str, command: list[str], timeout_s: float) -> None:
-    try:
-        # What Spark put onto the path of its workers is not pip's concern.
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            env=environment,
-        )
-    except subprocess.TimeoutExpired as error:
-        said = error.output if isinstance(error.output, str) else ""
-        reason = f"{name} was not done within {timeout_s:g} s ('{INSTALL_TIMEOUT.key}')"
-        raise RequirementsNotInstalledError(reason, said) from error
-    except OSError as error:
-        raise RequirementsNotInstalledError(f"{name} does not start: {error}", "") from error
-    if done.returncode != 0:
-        raise RequirementsNotInstalledError(f"{name} ended with {done.returncode}", done.stdout)
+@lru_cache(maxsize=16)
+def _modules_in(folder: Path) -> tuple[tuple[str, str, str], ...]:
+    """Return the modules in a folder, each with its package and version; read once, as every task asks."""
+    return tuple(
+        (module, found.name, found.version)
+        for found in distributions(path=[str(folder)])
+        for module in {file.parts[0].partition(".")[0] for file in found.files or ()}
+    )
+
+
+def _run(name: str, command: list[str], deadline_ms: float, timeout: str) -> None:
+    """Run a program in a group of processes that ends with it, with this process, and at the deadline."""
+    # What Spark put onto the path of its workers is not pip's concern.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    guarded = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
+    # A pipe would be waited for as long as anybody has it who left the group.
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                guarded,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
+        except OSError as error:
+            reason = f"{name} does not start: {error}"
+            raise RequirementsNotInstalledError(reason, "") from error
+        try:
+            code = process.wait(max(0.0, deadline_ms - _CLOCK.monotonic_ms()) / 1000)
+            reason = f"{name} ended with {code}"
+        except subprocess.TimeoutExpired:
+            code, reason = None, f"{name} was not done within {timeout} ('{INSTALL_TIMEOUT.key}')"
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if code != 0:
+            output.seek(0)
+            raise RequirementsNotInstalledError(reason, output.read().decode(errors="replace"))

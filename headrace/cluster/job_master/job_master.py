@@ -369,8 +369,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     # The ResourceManager
 
-    def notify_not_enough_resources(self, explanation: str) -> None:
-        self._slots.cannot_come(explanation)
+    def notify_not_enough_resources(self, explanation: str, recoverable: bool) -> None:
+        self._slots.cannot_come(explanation, recoverable=recoverable)
 
     def notify_task_manager_decommissioned(
         self, resource_id: ResourceId, cause: str, grace_ms: int

@@ -39,8 +39,8 @@ class WorkerListener(Protocol):
         """The host is about to take the worker's place away; called at most once per worker."""
         ...
 
-    def interpreter_failed(self, interpreter: str, cause: str) -> None:
-        """No worker can run by an interpreter that profiles name; those that were asked for with it terminate."""
+    def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
+        """A worker cannot run by an interpreter that profiles name, and terminates; nor can others, if not later."""
         ...
 
     def host_failed(self, error: BaseException) -> None:
@@ -215,11 +215,11 @@ class WorkerHost:
         assert listener is not None
         listener.worker_decommissioned(worker_id, cause)
 
-    def interpreter_failed(self, interpreter: str, cause: str) -> None:
+    def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
         with self._lock:
             listener = self._listener
         assert listener is not None
-        listener.interpreter_failed(interpreter, cause)
+        listener.interpreter_failed(interpreter, cause, recoverable=recoverable)
 
     def host_failed(self, error: BaseException) -> None:
         with self._lock:

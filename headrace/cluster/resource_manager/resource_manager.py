@@ -262,16 +262,19 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         )
         if mismatch is None:
             return None
-        self._interpreter_failed(interpreter, str(mismatch))
+        self._interpreter_failed(interpreter, str(mismatch), recoverable=False)
         self._workers.handle(WorkerLost(worker_id, str(mismatch)))
         return str(mismatch)
 
-    def _interpreter_failed(self, interpreter: str, cause: str) -> None:
-        """Tell the jobs that lack slots of an interpreter that no worker can run by; empty: the cluster's own."""
+    def _interpreter_failed(self, interpreter: str, cause: str, recoverable: bool) -> None:
+        """Tell the jobs that lack slots of an interpreter that no worker can run by; empty: the cluster's own.
+
+        `recoverable`: one may later, on this host or another one.
+        """
         for entry in self._slots.matching.missing():
             job_master = self._job_masters.find(entry.job_id)
             if job_master is not None and entry.profile.python_executable == interpreter:
-                job_master.gateway.notify_not_enough_resources(cause)
+                job_master.gateway.notify_not_enough_resources(cause, recoverable)
 
     def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> bool:
         """Count a TaskManager as lost: tell the JobMasters that used it, and look for another one.

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
+from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
 from headrace.cluster.resource_manager.worker_events import (
     AskWhetherReleasable,
     IdleReleaseAgreed,
@@ -41,7 +42,7 @@ from headrace.cluster.resource_manager.worker_events import (
 )
 from headrace.cluster.resource_manager.worker_failures import WorkerFailures
 from headrace.core.ids import JobId, ResourceId
-from headrace.core.resource_profile import ResourceProfile
+from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 
 _TOMBSTONES_MAX: Final = 1000
 _ROOM_CHECK_MS: Final = 1_000.0
@@ -64,7 +65,8 @@ class WorkerState(enum.Enum):
 class PoolLimits:
     """The numbers that the pool obeys; `fixed_count` None means on demand, None as a maximum means no limit.
 
-    `max_count` is what the host has room for, `slots_max` what the cluster may have.
+    `max_count` is what the host has room for, `slots_max` what the cluster may have. `environment_timeout_ms`: what a
+    worker has besides to register, where its host makes the Python environment of a job first.
     """
 
     slots_per_worker: int
@@ -79,6 +81,7 @@ class PoolLimits:
     cores_per_worker: int = 1
     previous_timeout_ms: float = float("inf")
     decommission_grace_ms: float = 0.0
+    environment_timeout_ms: float = 0.0
 
     @property
     def worker_count_max(self) -> int | None:
@@ -267,6 +270,8 @@ class WorkerPool:
 
     def _registration_timeout_ms(self, worker: _Worker) -> float:
         timeout_ms = self.limits.registration_timeout_ms
+        if _environment_of(worker):
+            timeout_ms += self.limits.environment_timeout_ms
         return (
             min(timeout_ms, self.limits.previous_timeout_ms) if worker.is_previous else timeout_ms
         )
@@ -336,11 +341,7 @@ class WorkerPool:
                     actions.append(self._release(worker_id, worker.leaving))
             elif worker.state is WorkerState.STARTED:
                 if monotonic_ms - worker.since_ms >= self._registration_timeout_ms(worker):
-                    cause = (
-                        "it did not come back to the next ResourceManager within heartbeat.timeout"
-                        if worker.is_previous
-                        else "it did not register within resourcemanager.taskmanager-registration.timeout"
-                    )
+                    cause = _absence_of(worker)
                     self._terminated(worker_id, cause, monotonic_ms)
                     actions.append(ReleaseWorker(worker_id, cause))
             elif self._is_idle_too_long(worker, monotonic_ms):
@@ -501,3 +502,23 @@ class WorkerPool:
             self._release(worker_id, "no longer needed")
             for _, worker_id in pending[: max(0, count)]
         ]
+
+
+def _environment_of(worker: _Worker) -> str:
+    """Return the name of the job's environment that the host of a worker makes first; empty where it makes none."""
+    name = "" if worker.profile is None else worker.profile.python_executable
+    return name if name.startswith(JOB_ENVIRONMENT) else ""
+
+
+def _absence_of(worker: _Worker) -> str:
+    """Say in which time a worker has not registered."""
+    if worker.is_previous:
+        return "it did not come back to the next ResourceManager within heartbeat.timeout"
+    cause = "it did not register within resourcemanager.taskmanager-registration.timeout"
+    environment = _environment_of(worker)
+    if environment:
+        cause += (
+            f" and {INSTALL_TIMEOUT.key}, in which its host had to make the job's Python environment, "
+            f"'{environment.removeprefix(JOB_ENVIRONMENT)}'"
+        )
+    return cause

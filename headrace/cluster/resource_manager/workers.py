@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Final
 
+from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
 from headrace.cluster.resource_manager.driver import WorkerHost, remedy_where_alike
 from headrace.cluster.resource_manager.options import (
     DECOMMISSION_GRACE,
@@ -56,7 +57,7 @@ class Workers:
     registered; `ask_whether_releasable(worker_id)` asks it whether somebody still reads from it, and answers yes with
     an IdleReleaseAgreed. `on_terminated(worker_id, diagnostics)` hears that the host says that a worker is gone, and
     returns whether it was registered and has been dealt with. `on_decommissioned(worker_id, cause)`: the host takes its
-    place away soon. `on_interpreter_failed(interpreter, cause)`: no worker can run by this one.
+    place away soon. `on_interpreter_failed(interpreter, cause, recoverable)`: no worker can run by this one.
     `on_host_failed(error)`: the host itself is gone.
     Workers of an earlier ResourceManager of this cluster are taken over when it opens.
     """
@@ -70,7 +71,7 @@ class Workers:
         ask_whether_releasable: Callable[[ResourceId], Coroutine[Any, Any, None]],
         on_terminated: Callable[[ResourceId, str], bool],
         on_decommissioned: Callable[[ResourceId, str], None],
-        on_interpreter_failed: Callable[[str, str], None],
+        on_interpreter_failed: Callable[[str, str, bool], None],
         on_host_failed: Callable[[BaseException], None],
     ) -> None:
         self._endpoint: Final = endpoint
@@ -236,8 +237,10 @@ class Workers:
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self._endpoint.run_async(lambda: self._on_decommissioned(worker_id, cause))
 
-    def interpreter_failed(self, interpreter: str, cause: str) -> None:
-        self._endpoint.run_async(lambda: self._on_interpreter_failed(interpreter, cause))
+    def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
+        self._endpoint.run_async(
+            lambda: self._on_interpreter_failed(interpreter, cause, recoverable)
+        )
 
     def host_failed(self, error: BaseException) -> None:
         self._endpoint.run_async(lambda: self._on_host_failed(error))
@@ -294,4 +297,5 @@ def _limits(settings: Settings, host: WorkerHost) -> PoolLimits:
         cores_per_worker=max(1, ceil(settings.get_option(CPU_CORES))),
         previous_timeout_ms=settings.duration_ms(HEARTBEAT_TIMEOUT),
         decommission_grace_ms=settings.duration_ms(DECOMMISSION_GRACE),
+        environment_timeout_ms=settings.duration_ms(INSTALL_TIMEOUT),
     )

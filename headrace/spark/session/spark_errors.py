@@ -1,8 +1,9 @@
 """Turns Spark's errors into the one line that a person needs, with the rest below it."""
 
+import errno
 import re
 import socket
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 from py4j.protocol import Py4JJavaError
 
@@ -28,13 +29,17 @@ _OWN_PACKAGES: Final = (
     "headrace", "pyspark", "py4j", "cloudpickle", "msgspec", "pyarrow", "uvloop", "numpy", "zlib_ng",
 )  # fmt: skip
 _NO_PACKAGE: Final = re.compile(rf"No module named '?(?P<package>{'|'.join(_OWN_PACKAGES)})\b")
-# ENOENT, ENOEXEC, EACCES, ENOTDIR, ENAMETOOLONG and ELOOP stay; others, such as ENOMEM, pass: that host tries again.
-_LASTING_ERRNO: Final = "(?:2|8|13|20|36|40)"
+LASTING_ERRNOS: Final = (
+    errno.ENOENT, errno.ENOEXEC, errno.EACCES, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,
+)  # fmt: skip
+"""With these no later start of a program succeeds; others, such as ENOMEM, pass: that host tries again."""
+_LASTING_ERRNO: Final = f"(?:{'|'.join(map(str, LASTING_ERRNOS))})"
 _NOT_RUN: Final = re.compile(
     rf'Cannot run program "[^"]*"[^:]*: (?:error={_LASTING_ERRNO}, |(?=Exec failed, error: {_LASTING_ERRNO} ))'
     r"(?P<cause>[^\n]*)"
 )
 _NO_ENVIRONMENT: Final = "the Python environment of the job cannot be used"
+_ENVIRONMENT_NOT_MADE: Final = f"{_NO_ENVIRONMENT} for now"
 _END_OF_ERROR: Final = "\0"
 _TASK_HOST: Final = re.compile(r"\(TID \d+\) \((?P<host>\S+) executor")
 # What a TaskManager says of settings, before it registers; afterwards it fails tasks, not itself.
@@ -126,15 +131,25 @@ class UnusableInterpreterError(HostError):
 
 
 class UnusableEnvironmentError(HostError):
-    """TaskManagers of a job cannot run in the Python environment that it brings, on this host."""
+    """TaskManagers of a job cannot run in the Python environment that it brings: every host would say the same."""
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(f"{_NO_ENVIRONMENT} on host {socket.gethostname()}: {cause}")
-        self.cause = cause
+    beginning: ClassVar[str] = _NO_ENVIRONMENT
+
+    @classmethod
+    def here(cls, cause: str) -> Self:
+        """Make the error of this host."""
+        return cls(f"{cls.beginning} on host {socket.gethostname()}: {cause}")
 
     def as_result(self) -> str:
         """Return it as the result of a Spark task: one that raises is run again, and has another end."""
         return f"{self}{_END_OF_ERROR}"
+
+
+class EnvironmentNotMadeError(UnusableEnvironmentError):
+    """A host could not make the Python environment of a job, which it, or another one, may be able to do later."""
+
+    recoverable = True
+    beginning = _ENVIRONMENT_NOT_MADE
 
 
 def environment_error_in(result: bytes) -> str | None:
@@ -168,8 +183,10 @@ def unusable_interpreter(diagnostics: str, interpreter: str) -> HostError | None
     first_line = diagnostics.split("\n", 1)[0]
     not_run = _NOT_RUN.search(diagnostics)
     missing = _NO_PACKAGE.search(diagnostics)
+    if diagnostics.startswith(_ENVIRONMENT_NOT_MADE):
+        return EnvironmentNotMadeError(diagnostics)
     if diagnostics.startswith(_NO_ENVIRONMENT):
-        return HostError(diagnostics)
+        return UnusableEnvironmentError(diagnostics)
     if not_run is not None:
         cause = not_run["cause"]
     elif _VERSION_MISMATCH in diagnostics:

@@ -39,7 +39,11 @@ from headrace.graph.pipeline_options import (
     archive_interpreter,
 )
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
-from headrace.spark.session.spark_errors import UnusableEnvironmentError
+from headrace.spark.session.spark_errors import (
+    LASTING_ERRNOS,
+    EnvironmentNotMadeError,
+    UnusableEnvironmentError,
+)
 
 _PROGRAM: Final = "headrace.spark.workers.environment_process"
 READY: Final = "ready\n"
@@ -66,10 +70,12 @@ class JobEnvironment:
         settings = Settings(graph.settings)
         archived = archive_interpreter(settings)
         archive = archived.partition("/")[0]
+        # Spark's own setting wins: a cluster of the job's own runs by it.
+        has_other = archived or "spark.pyspark.python" in graph.settings
         return cls(
             graph.job_id,
             archived,
-            "" if archived else settings.get_option(PYTHON_EXECUTABLE),
+            "" if has_other else settings.get_option(PYTHON_EXECUTABLE),
             tuple(
                 one
                 for one in graph.artifacts
@@ -90,12 +96,13 @@ def made_environment(
     blob_server_address: str,
     note: Callable[[str], None],
 ) -> Generator[Path]:
-    """Have an environment on this host, and yield its interpreter; UnusableEnvironmentError. Blocking.
+    """Have an environment on this host, and yield its interpreter. `note` is told of each file. Blocking.
 
-    `note` is told of each file.
+    UnusableEnvironmentError; EnvironmentNotMadeError where it may be made later, or by another host.
     """
     settings = Settings({**configuration.settings, **environment.settings})
-    store = ArtifactStore(storage_parent(settings, None), SystemClock())
+    making_s = settings.duration_ms(INSTALL_TIMEOUT) / 1000
+    store = ArtifactStore(storage_parent(settings, None), SystemClock(), making_s)
 
     def fetch(key: BlobKey) -> bytes:
         if key.size_bytes == 0:
@@ -106,16 +113,23 @@ def made_environment(
     try:
         leases = make_artifacts(store, artifacts, settings, fetch, archived, note)
     except (HeadraceError, OSError) as error:
-        raise UnusableEnvironmentError(str(error)) from None
+        raise _unusable(error) from None
     try:
         try:
             interpreter = environment_interpreter(store, artifacts, archived)
         except HeadraceError as error:
-            raise UnusableEnvironmentError(str(error)) from None
+            raise _unusable(error) from None
         yield interpreter
     finally:
         for lease in leases:
             lease.release()
+
+
+def _unusable(error: HeadraceError | OSError) -> UnusableEnvironmentError:
+    """Tell what is wrong with the job from what ails a host: its disk, or the way to a registry or to the driver."""
+    if isinstance(error, HeadraceError) and not error.recoverable:
+        return UnusableEnvironmentError.here(str(error))
+    return EnvironmentNotMadeError.here(str(error))
 
 
 def run_program(interpreter: Path, content: bytes) -> str:
@@ -139,14 +153,16 @@ def run_program(interpreter: Path, content: bytes) -> str:
         with contextlib.suppress(BlockingIOError):
             said = os.read(reader, _ANSWER_BYTES_MAX).decode()
     except OSError as error:
-        raise UnusableEnvironmentError(f"{interpreter} does not run: {error.strerror}") from error
+        is_lasting = error.errno in LASTING_ERRNOS
+        kind = UnusableEnvironmentError if is_lasting else EnvironmentNotMadeError
+        raise kind.here(f"{interpreter} does not run: {error.strerror}") from error
     finally:
         os.close(reader)
         os.close(writer)
     if code == 0 and said.startswith(READY):
         return said.removeprefix(READY)
     if code > 0 and not said and (reason := _import_failure(interpreter, environ)):
-        raise UnusableEnvironmentError(
+        raise UnusableEnvironmentError.here(
             f"its interpreter, {interpreter}, does not run Headrace: {reason}; install the driver's versions of "
             "Headrace, PySpark and PyArrow into it, of the driver's version of Python"
         )

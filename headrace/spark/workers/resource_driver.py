@@ -226,8 +226,11 @@ class SparkResourceDriver:
         unusable = None if error is None else unusable_worker(error)
         if error is not None and interpreter:
             failure = unusable_interpreter(error, interpreter)
-            if failure is not None:
-                self._report().interpreter_failed(interpreter, str(failure))
+            # One that is given up, its job's or for lack of an executor, says nothing of the next.
+            if failure is not None and not self._lifecycles.is_given_up(worker_id):
+                self._report().interpreter_failed(
+                    interpreter, str(failure), recoverable=failure.recoverable
+                )
         elif unusable is not None:
             # Trying again would only make the user wait for the same answer.
             self._report().host_failed(unusable)

@@ -19,6 +19,7 @@ Source: Flink ActiveResourceManager.
 
 import enum
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
@@ -31,6 +32,9 @@ class WorkerPhase(enum.Enum):
     STARTED = "STARTED"
     STOPPING = "STOPPING"
     CANCELLING = "CANCELLING"
+
+
+_GIVEN_UP: Final = (WorkerPhase.STOPPING, WorkerPhase.CANCELLING)
 
 
 # Events
@@ -190,6 +194,11 @@ class WorkerLifecycles:
         """Workers whose end has not been reported, in order of their request."""
         return tuple(self._workers)
 
+    def is_given_up(self, worker_id: ResourceId) -> bool:
+        """Return whether a worker ends because it was released, or because its executor is lost."""
+        worker = self._workers.get(worker_id)
+        return worker is not None and worker.phase in _GIVEN_UP
+
     def _requested(self, worker_id: ResourceId, profile: ResourceProfile) -> list[WorkerAction]:
         assert worker_id not in self._workers, f"worker {worker_id} was requested twice"
         self._workers[worker_id] = _Worker()
@@ -217,7 +226,7 @@ class WorkerLifecycles:
             return []
         if worker.loss:
             diagnostics = worker.loss
-        elif worker.phase in (WorkerPhase.STOPPING, WorkerPhase.CANCELLING):
+        elif worker.phase in _GIVEN_UP:
             diagnostics = "released"
         else:
             diagnostics = error or "its Spark task returned"

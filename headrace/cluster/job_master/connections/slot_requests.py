@@ -6,6 +6,7 @@ Runs on the JobMaster's main thread. Source: Flink DeclarativeSlotPoolBridge.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.connections.resource_manager_connection import (
     ResourceManagerConnection,
@@ -16,7 +17,7 @@ from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_
 from headrace.cluster.job_master.slots.slot_pool import SlotPool
 from headrace.core.config import Settings
 from headrace.core.errors import NoResourceAvailableError
-from headrace.core.resource_profile import ResourceProfile
+from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph, JobVertex
 from headrace.rpc.endpoint import RpcEndpoint
@@ -49,7 +50,12 @@ class SlotRequests:
         self._on_unavailable: Final = on_unavailable
         self._task_managers: Final = task_managers
         self._resource_manager: Final = resource_manager
-        self._request_timeout_ms: Final = settings.duration_ms(SLOT_REQUEST_TIMEOUT)
+        has_environment = graph.python_executable.startswith(JOB_ENVIRONMENT)
+        self._environment_ms: Final = (
+            settings.duration_ms(INSTALL_TIMEOUT) if has_environment else 0.0
+        )
+        request_ms = settings.duration_ms(SLOT_REQUEST_TIMEOUT)
+        self._request_timeout_ms: Final = request_ms + self._environment_ms
         self._idle_timeout_ms: Final = settings.duration_ms(SLOT_IDLE_TIMEOUT)
         # Only the newest request may time out.
         self._request_number = 0
@@ -60,7 +66,10 @@ class SlotRequests:
         self._resource_manager.declare()
 
     def request(self, profiles: Sequence[ResourceProfile]) -> None:
-        """Declare `profiles`, and wait for their slots for `slot.request.timeout` from now."""
+        """Declare `profiles`, and wait for their slots for `slot.request.timeout` from now.
+
+        Where hosts make the Python environment of the job first, the time for that is added.
+        """
         self.declare(profiles)
         self._request_number += 1
         number = self._request_number
@@ -80,9 +89,9 @@ class SlotRequests:
             f"{who} asks for {profile} for each slot, which no TaskManager has: {explanation}"
         )
 
-    def cannot_come(self, explanation: str) -> None:
-        """The ResourceManager knows that there will not be enough."""
-        error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable=False)
+    def cannot_come(self, explanation: str, *, recoverable: bool = False) -> None:
+        """The ResourceManager knows that there will not be enough, or, where it is recoverable, not this time."""
+        error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable)
         self._on_unavailable(Failure(error))
 
     def return_idle(self) -> None:
@@ -99,6 +108,11 @@ class SlotRequests:
 
     async def _did_not_come(self) -> None:
         explanation = await self._resource_manager.explain()
+        if self._environment_ms:
+            explanation += (
+                f"; {self._environment_ms:g} ms of that are the time in which hosts had to make the job's Python "
+                f"environment ({INSTALL_TIMEOUT.key})"
+            )
         error = NoResourceAvailableError(
             self._pool.missing_count,
             round(self._request_timeout_ms),

@@ -210,14 +210,16 @@ def test_a_fixed_pool_says_to_ask_for_less_only_where_that_helps(
     world.close()
 
 
-def test_an_interpreter_that_cannot_run_is_told_to_the_jobs_that_wait_for_it_alone() -> None:
+@pytest.mark.parametrize("is_passing", [False, True])
+def test_an_interpreter_that_cannot_run_is_told_to_the_jobs_that_wait_for_it_alone(
+    is_passing: bool,
+) -> None:
     world = World()
     world.declare(1, profile=OTHER)
-    world.driver.listener.interpreter_failed(OTHER.python_executable, "it has no package 'pyarrow'")
+    cause = "it has no package 'pyarrow'"
+    world.driver.listener.interpreter_failed(OTHER.python_executable, cause, recoverable=is_passing)
     world.run_for(10)
-    assert world.job_master.script.called("notify_not_enough_resources") == [
-        ("it has no package 'pyarrow'",)
-    ]
+    assert world.job_master.script.called("notify_not_enough_resources") == [(cause, is_passing)]
     world.close()
 
 
@@ -228,7 +230,9 @@ def test_the_failure_of_an_interpreter_whose_worker_was_given_up_is_no_news_for_
     world.declare(1, profile=OTHER)
     world.declare(0)
     world.declare(1)
-    world.driver.listener.interpreter_failed(OTHER.python_executable, "no such file")
+    world.driver.listener.interpreter_failed(
+        OTHER.python_executable, "no such file", recoverable=False
+    )
     world.run_for(10)
     assert world.job_master.script.called("notify_not_enough_resources") == []
     world.close()
@@ -250,7 +254,8 @@ def test_an_interpreter_with_other_packages_fails_its_job_by_path_and_host() -> 
     [worker_id] = world.driver.requested
     world.register(name=worker_id, versions={**VERSIONS, "pyarrow": "25.0"})
     world.run_for(10)
-    [(told,)] = world.job_master.script.called("notify_not_enough_resources")
+    [(told, recoverable)] = world.job_master.script.called("notify_not_enough_resources")
+    assert not recoverable
     assert told.startswith("version of pyarrow differs: 26.0 on the driver, 25.0 on worker")
     assert "(host worker), which runs by the job's python.executable, '/opt/other/python'" in told
     world.close()

@@ -78,7 +78,7 @@ def test_a_worker_with_other_versions_is_rejected_and_the_waiting_job_hears_why(
     assert isinstance(answer, RegistrationRejected)
     assert answer.reason.startswith("version of python differs: 3.11.7 on the driver, 3.12.1")
     world.run_for(10)
-    assert world.job_master.script.called("notify_not_enough_resources") == [(answer.reason,)]
+    assert world.job_master.script.called("notify_not_enough_resources") == [(answer.reason, False)]
     assert world.driver.released == [WORKER]
 
 

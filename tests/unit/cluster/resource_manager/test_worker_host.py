@@ -24,7 +24,7 @@ class NotingListener:
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self.heard.append(("decommissioned", worker_id, cause))
 
-    def interpreter_failed(self, interpreter: str, cause: str) -> None:
+    def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
         self.heard.append(("interpreter failed", interpreter, cause))
 
     def host_failed(self, error: BaseException) -> None:

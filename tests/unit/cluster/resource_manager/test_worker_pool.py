@@ -399,3 +399,17 @@ def test_the_last_failure_is_named_only_to_a_job_that_waited_then_or_used_the_wo
     assert told in pool.describe_pending(700, {OTHER_JOB: 600, JOB: 650})
     assert "killed" not in pool.describe_pending(700, {OTHER_JOB: 101})
     assert "killed" not in pool.describe_pending(700, {})
+
+
+def test_a_worker_has_time_for_the_environment_of_its_job_and_its_absence_names_that() -> None:
+    limits = replace(ON_DEMAND, environment_timeout_ms=600_000)
+    pool = WorkerPool(limits, iter((W1, W2, W3)).__next__)
+    own = ResourceProfile(python_executable="environment:requirements@1")
+    pool.handle(SlotsMissing(0, (), sized=(own,)), 0)
+    pool.handle(WorkerStarted(W1), 0)
+    assert pool.next_check_ms() == 900_000
+    assert pool.handle(TimePassed(), 899_999) == []
+    release, request = pool.handle(TimePassed(), 900_000)
+    assert isinstance(release, ReleaseWorker) and isinstance(request, RequestWorker)
+    assert "headrace.python.requirements.timeout" in release.cause
+    assert release.cause.endswith("the job's Python environment, 'requirements@1'")

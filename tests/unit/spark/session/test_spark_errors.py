@@ -6,6 +6,7 @@ import pytest
 
 from headrace.core.types.pickles import pickle_value
 from headrace.spark.session.spark_errors import (
+    EnvironmentNotMadeError,
     UnusableEnvironmentError,
     environment_error_in,
     tidy,
@@ -153,16 +154,18 @@ def test_other_ends_say_nothing_of_the_interpreter(text: str) -> None:
     assert unusable_interpreter(text, "/opt/other/python") is None
 
 
-def test_an_environment_that_a_host_cannot_make_is_told_with_the_host_and_all_that_pip_said() -> (
-    None
-):
+@pytest.mark.parametrize("kind", [UnusableEnvironmentError, EnvironmentNotMadeError])
+def test_an_environment_that_a_host_cannot_make_is_told_with_the_host_and_all_that_pip_said(
+    kind: type[UnusableEnvironmentError],
+) -> None:
     cause = "the packages could not be installed: pip ended with 1\nERROR: No matching distribution"
-    made = UnusableEnvironmentError(cause)
+    made = kind.here(cause)
     found = environment_error_in(pickle_value([made.as_result()]))
     assert (
         found is not None
         and found == str(made)
         and found.endswith(f" on host {socket.gethostname()}: {cause}")
     )
-    assert str(unusable_interpreter(found, "environment:requirements@1")) == found
+    error = unusable_interpreter(found, "environment:requirements@1")
+    assert error is not None and (type(error), str(error)) == (kind, found)
     assert environment_error_in(pickle_value(["released"])) is None

@@ -1,15 +1,23 @@
 """The Python environment of a job on a host: what it is made of, and the process of the TaskManager that runs in it."""
 
+import errno
 import sys
 from pathlib import Path
 
 import pytest
 from pyspark import SparkFiles
 
-from headrace.core.ids import JobId
+from headrace.cluster.blob.virtual_environment import (
+    MissingInterpreterError,
+    RequirementsNotInstalledError,
+)
+from headrace.cluster.task_executor.options import TaskManagerConfiguration
+from headrace.core.ids import JobId, ResourceId
+from headrace.gateways.errors import BlobTransferError, UnfitArchiveError
 from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph
 from headrace.spark.session.spark_errors import UnusableEnvironmentError
-from headrace.spark.workers.job_environment import JobEnvironment, run_program
+from headrace.spark.workers import job_environment
+from headrace.spark.workers.job_environment import JobEnvironment, made_environment, run_program
 
 JOB = JobId(b"j" * 16)
 ANSWER = "(lambda content: os.write(int(sys.argv[-1]), content))"
@@ -46,6 +54,12 @@ def program(folder: Path, text: str) -> Path:
         ({}, ["requirements", "packages"], "", ""),
         ({"python.executable": "/opt/python"}, ["requirements", "packages"], "", "/opt/python"),
         (
+            {"python.executable": "/opt/python", "spark.pyspark.python": "/opt/spark/python"},
+            ["requirements", "packages"],
+            "",
+            "",
+        ),
+        (
             {"python.executable": "venv.zip/bin/python", "python.archives": "venv.zip"},
             ["requirements", "packages", "venv.zip"],
             "venv.zip/bin/python",
@@ -62,6 +76,36 @@ def test_it_takes_from_the_job_what_it_is_made_of_and_no_more(
     assert [one.name for one in environment.artifacts] == names
     assert (environment.archived, environment.executable) == (archived, executable)
     assert environment.settings == own
+
+
+@pytest.mark.parametrize(
+    ("error", "is_passing"),
+    [
+        (RequirementsNotInstalledError("pip ended with 1", "no route to host"), True),
+        (BlobTransferError("the driver did not answer"), True),
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (UnfitArchiveError("venv.zip", "it is damaged", "pack it again"), False),
+        (MissingInterpreterError("venv.zip", "bin/python"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_fault_of_one_host_is_told_from_one_of_the_job(
+    error: Exception, is_passing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(job_environment, "make_artifacts", fail)
+    environment = JobEnvironment(JOB, "", "", FILES, {})
+    settings = {"blob.storage.directory": str(tmp_path)}
+    configuration = TaskManagerConfiguration(ResourceId("tm-1"), "", b"", settings)
+    with (
+        pytest.raises(UnusableEnvironmentError) as failed,
+        made_environment(environment, configuration, "", print),
+    ):
+        pass
+    assert failed.value.recoverable is is_passing
+    assert str(error) in str(failed.value)
 
 
 def test_a_task_manager_gets_what_it_is_to_be_and_answers_why_it_ended(tmp_path: Path) -> None:

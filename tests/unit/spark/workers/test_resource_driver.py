@@ -11,6 +11,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.jvm import JvmGoneError
+from headrace.spark.session.spark_errors import EnvironmentNotMadeError
 from headrace.spark.workers.resource_driver import (
     EXECUTORS_INTERVAL_MS,
     LOST_EXECUTORS_INTERVAL_MS,
@@ -22,6 +23,7 @@ from testkit.waiting import wait_until
 
 ONE, TWO = ResourceId("tm-1"), ResourceId("tm-2")
 ANY = ResourceProfile()
+ENVIRONMENT = "environment:requirements@1"
 REPORT_TIMEOUT_S = 20
 
 
@@ -99,8 +101,8 @@ class Reports:
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
         self._queue.put(("decommissioned", cause))
 
-    def interpreter_failed(self, interpreter: str, cause: str) -> None:
-        self._queue.put(("interpreter failed", cause))
+    def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
+        self._queue.put(("interpreter failed", f"{recoverable} {cause}"))
 
     def host_failed(self, error: BaseException) -> None:
         self._queue.put(("host failed", type(error).__name__))
@@ -266,8 +268,37 @@ def test_an_interpreter_that_cannot_run_fails_its_workers_and_not_the_host() -> 
     jobs.jobs[ONE].done = True
     kind, cause = reports.next()
     assert kind == "interpreter failed"
+    assert cause.startswith("False ")
     assert "'/opt/other/python': it has no package 'pyarrow'" in cause
     assert reports.next()[0] == "terminated"
     assert driver.failure is None
     asyncio.run(driver.close())
     assert reports.is_empty()
+
+
+def test_an_environment_that_one_host_could_not_make_may_be_made_later() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    driver.request_worker(ONE, ANY.with_interpreter(ENVIRONMENT))
+    assert reports.next() == ("started", "tm-1")
+    jobs.jobs[ONE].reason = str(EnvironmentNotMadeError.here("No space left on device"))
+    jobs.jobs[ONE].done = True
+    kind, cause = reports.next()
+    assert kind == "interpreter failed"
+    assert cause.startswith("True ") and cause.endswith("No space left on device")
+    asyncio.run(driver.close())
+
+
+def test_the_environment_of_a_worker_that_was_given_up_says_nothing() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs, stop_grace_ms=60_000)
+    driver.request_worker(ONE, ANY.with_interpreter(ENVIRONMENT))
+    assert reports.next() == ("started", "tm-1")
+    driver.release_worker(ONE)
+    # Behind the release in the queue, so that its start comes after it.
+    driver.request_worker(TWO, ANY)
+    assert reports.next() == ("started", "tm-2")
+    jobs.jobs[ONE].reason = str(EnvironmentNotMadeError.here("pip ended with -9"))
+    jobs.jobs[ONE].done = True
+    assert reports.next() == ("terminated", "released")
+    asyncio.run(driver.close())

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
+from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
 from headrace.cluster.job_master.connections.slot_requests import SlotRequests
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
@@ -126,6 +127,14 @@ def test_a_word_that_slots_cannot_come_fails_the_job_at_once_and_for_good() -> N
     world.loop.close()
 
 
+def test_a_word_that_slots_cannot_come_now_leaves_the_job_to_its_restart_strategy() -> None:
+    world = World()
+    world.slots.cannot_come("the disk of a host is full", recoverable=True)
+    assert world.texts() == ["the disk of a host is full"]
+    assert world.failures[0].error.recoverable
+    world.loop.close()
+
+
 def test_a_slot_that_nobody_needs_is_given_back_after_its_time() -> None:
     world = World()
     world.slots.declare([ResourceProfile()])
@@ -135,4 +144,17 @@ def test_a_slot_that_nobody_needs_is_given_back_after_its_time() -> None:
     assert world.freed == []
     world.run_for(IDLE_MS * 2)
     assert [slot.allocation_id for slot in world.freed] == [allocation(1)]
+    world.loop.close()
+
+
+def test_the_wait_is_longer_by_the_time_in_which_hosts_make_the_environment_of_the_job() -> None:
+    graph = msgspec.structs.replace(two_tasks(), python_executable="environment:requirements@1")
+    world = World(graph=graph)
+    environment_ms = SETTINGS.duration_ms(INSTALL_TIMEOUT)
+    world.slots.request([ResourceProfile()])
+    world.run_for(REQUEST_MS + environment_ms - 1)
+    assert world.failures == []
+    world.run_for(2)
+    (text,) = world.texts()
+    assert text.endswith("the job's Python environment (headrace.python.requirements.timeout)")
     world.loop.close()
