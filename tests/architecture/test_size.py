@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_830),
     "cli": (58, 5_940),
     "client": (9, 730),
-    "cluster": (161, 17_520),
+    "cluster": (161, 17_580),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (58, 6_070),
@@ -26,10 +26,10 @@ CEILINGS: Final = {
     "metrics": (25, 2_260),
     "network": (82, 9_390),
     "operators": (49, 6_020),
-    "rest": (79, 7_930),
+    "rest": (79, 7_940),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_440),
-    "spark": (64, 7_760),
+    "spark": (64, 7_790),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (953, 99_560)
+WHEEL_CEILING: Final = (953, 99_660)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -111,7 +111,9 @@ def test_a_decommissioned_executor_is_left_after_a_checkpoint_and_ends_by_itself
     tmp_path: Path, started: list[Program]
 ) -> None:
     # Checkpoints are far apart: without one of its own the restart would begin from the start.
-    program = start(tmp_path, started, 600_000, "-D", "spark.decommission.enabled=true", *NO_FAILURES)
+    program = start(
+        tmp_path, started, 600_000, "-D", "spark.decommission.enabled=true", *NO_FAILURES
+    )
     executor = program.executor_of(program.task_managers()[0])
     took_s = seconds_until_running_again(program, executor.pid, signal.SIGPWR)
     print(f"running again {took_s:.1f} s after SIGPWR")
