@@ -23,6 +23,12 @@ def refuse_option(graph: JobGraph) -> JobGraph:
     return replace(graph, settings={**graph.settings, "restart-strategy.type": "gone"})
 
 
+def retain_nothing(graph: JobGraph) -> JobGraph:
+    return replace(
+        graph, settings={**graph.settings, "execution.checkpointing.num-retained": "0"}
+    )
+
+
 def miss_coordinator(graph: JobGraph) -> JobGraph:
     first, *others = graph.vertices
     source, *chained = first.operators
@@ -65,9 +71,10 @@ def run_beside(pair: Rivals, good: NumbersJob, bad: NumbersJob) -> None:
     ("change", "cause"),
     [
         (refuse_option, "option 'restart-strategy.type' has the value 'gone'"),
+        (retain_nothing, "option 'execution.checkpointing.num-retained' has the value"),
         (miss_coordinator, "needs this coordinator, which is not installed on the driver"),
     ],
-    ids=["option", "coordinator"],
+    ids=["option", "num-retained", "coordinator"],
 )
 def test_a_stored_job_whose_job_master_cannot_be_made_fails_alone(
     pair: Rivals, change: Change, cause: str
