@@ -195,6 +195,11 @@ class Settings(Mapping[str, str]):
         """Return whether a value was given rather than defaulted."""
         return any(key in self._raw for key in (option.key, *option.deprecated_keys))
 
+    def has_value_of(self, key: str) -> bool:
+        """Return whether a value was given for the option of this key, which may be under a deprecated one."""
+        option = _REGISTRY.get(key)
+        return key in self._raw if option is None else self.is_set(option)
+
     def with_values(self, changes: Mapping[str, str]) -> "Settings":
         """Return a copy in which `changes` win."""
         return Settings({**self._raw, **changes})

@@ -8,6 +8,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |                                restart does not help once it has come again
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
+|  +- NotInstalledError
 |  +- cli.daemon.daemon_cluster_descriptor: EndedWithoutJobError
 |  +- client.remote_executor: RemoteDataFrameError
 |  +- graph.operator_ids: DuplicateUidError
@@ -172,6 +173,10 @@ class FunctionNotPicklableError(ProgramError):
         )
         self.operator_name = operator_name
         self.location = location
+
+
+class NotInstalledError(ProgramError):
+    """An operator names code for the driver that is not installed there; in another installation it may be."""
 
 
 class ConfigurationError(HeadraceError):

@@ -42,6 +42,8 @@ def interpolated_quantile(ordered: Sequence[float], share: float) -> float:
 def plain_number(value: Any) -> Any:
     """Return a number as Python's own: numpy's wrap around, and no message holds them. TypeError for what is none."""
     number = value.item() if hasattr(value, "item") else value
+    if isinstance(number, bool):
+        return int(number)
     if isinstance(number, int | float):
         return number
     raise TypeError(f"a metric counts and measures numbers, and was given {value!r}")

@@ -40,7 +40,12 @@ from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.clock import Cancellable
 from headrace.core.config import ConfigOption, Settings
-from headrace.core.errors import ProgramError
+from headrace.core.errors import (
+    ConfigurationError,
+    HeadraceError,
+    NotInstalledError,
+    ProgramError,
+)
 from headrace.core.ids import JobId, JobMasterId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobResult
@@ -189,14 +194,14 @@ class RunningJobs:
         for unclean in recovered.unclean:
             attempt = functools.partial(self._stored.clean_up_unclean, unclean.stored)
             self._clean_ups.add(unclean.stored.graph.job_id, attempt, unclean.left)
-        refused: list[tuple[StoredJobGraph, Exception]] = []
+        refused: list[tuple[StoredJobGraph, HeadraceError]] = []
         for stored in recovered.jobs:
             graph, first_attempt_number = stored.graph, stored.first_attempt_number(recovered.epoch)
             try:
                 self._start(graph, stored.submitted_ms, first_attempt_number)
-            except LeadershipLostError:
-                raise
-            except Exception as error:
+            except (ConfigurationError, ProgramError) as error:
+                if not is_job_to_blame(error, graph):
+                    raise
                 # Every later leader would be refused it, too, and the other jobs with it.
                 refused.append((stored, error))
             else:
@@ -513,3 +518,10 @@ class RunningJobs:
         # A leader that follows does what is left.
         if error is not None and not isinstance(error, LeadershipLostError):
             self._rpc_service.fatal_error(error)
+
+
+def is_job_to_blame(error: HeadraceError, graph: JobGraph) -> bool:
+    """Return whether a job is refused for its own graph or settings, so that no other driver would start it either."""
+    if isinstance(error, ConfigurationError):
+        return Settings(graph.settings).has_value_of(error.key)
+    return isinstance(error, ProgramError) and not isinstance(error, NotInstalledError)

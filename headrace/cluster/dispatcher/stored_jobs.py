@@ -298,8 +298,9 @@ class StoredJobs:
         """Try to delete the checkpoints of a job that has ended; return what is left because of the storage."""
         settings = self._settings.with_values(graph.settings)
         fence = self._leadership.validate
-        store = CheckpointStore(settings, graph.job_id, self._clock, self._random, fence=fence)
         try:
+            # Its options may be what the job was refused for.
+            store = CheckpointStore(settings, graph.job_id, self._clock, self._random, fence=fence)
             store.recover()
             return store.close(entry.result.status, keeps_latest=entry.keeps_latest)
         except LeadershipLostError:

@@ -18,6 +18,7 @@ them before the seal, or the hash that stands in a sealed graph, was checked.
 Source: Flink DefaultJobGraphStore, FileSystemBlobStore.
 """
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -97,7 +98,7 @@ class StoredJobGraph(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class UnreadableJobGraph:
-    """A job that was taken in an epoch, and whose graph nobody trusts or this version cannot decode. Its files stay."""
+    """A job that was taken in an epoch, and whose graph nobody trusts. Its files stay."""
 
     job_id: JobId
     epoch: int
@@ -168,7 +169,7 @@ class JobGraphStore:
 
         Those that cannot be read come last: no leader may go on as if such a job had never been.
         `confirm` raises where a later leader may have read the jobs already: it knows of no list of this one.
-        RecordNotTrustedError where it cannot be told which jobs there are.
+        RecordNotTrustedError where it cannot be told which jobs there are, or another version has to go on with one.
         """
         epochs = {name: self._parsed(name)[1] for name in folders_in(self._folder)}
         if self._pointers is None:
@@ -255,7 +256,8 @@ class JobGraphStore:
         """Delete the folder of an earlier leader that holds no job."""
         stored = None
         if self._pointers is None and self._has_graph(name):
-            stored = self._read(name)
+            with contextlib.suppress(RecordNotTrustedError):
+                stored = self._read(name)
         if isinstance(stored, StoredJobGraph):
             _LOG.warning(
                 "job '%s' (%s), which the leader of epoch %d stored when it did not lead any more, is deleted: its "
@@ -278,7 +280,11 @@ class JobGraphStore:
                 raise RecordNotTrustedError(place, reason)
             if not self._has_graph(name):
                 uri = child_uri(self._folder, name, _GRAPH)
-                raise RecordNotTrustedError(uri, "it is gone, and a pointer says that it is there")
+                reason = (
+                    "it is gone, and a pointer says that it is there: put it back, or delete the pointer, which has "
+                    f"the name {job}"
+                )
+                raise RecordNotTrustedError(uri, reason)
             found[name] = self._read(name)
         return found
 
@@ -292,10 +298,11 @@ class JobGraphStore:
         try:
             return _DECODER.decode(unseal(content, _subject(job_id, epoch), self._key, uri))
         except RecordNotTrustedError as error:
-            return UnreadableJobGraph(job_id, epoch, error)
+            reason = f"{error.reason}; start the program again from its newest checkpoint"
+            return UnreadableJobGraph(job_id, epoch, RecordNotTrustedError(uri, reason))
         except DECODE_ERRORS as error:
-            untrusted = RecordNotTrustedError(uri, _OTHER_VERSION.format(error))
-            return UnreadableJobGraph(job_id, epoch, untrusted)
+            # Whoever wrote it can go on with the job.
+            raise RecordNotTrustedError(uri, _OTHER_VERSION.format(error)) from error
 
     def _parsed(self, name: str) -> tuple[JobId, int]:
         found = _FOLDER.fullmatch(name)

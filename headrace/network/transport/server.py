@@ -31,10 +31,15 @@ _CREDENTIALS: Final = struct.Struct("iII")
 
 def host_id() -> str:
     """Return a text that is equal for processes that can reach each other's Unix sockets."""
-    boot, namespace = boot_id(), Path("/proc/self/ns/net")
-    if not boot or not namespace.exists():
+    boot = boot_id()
+    try:
+        # Also where a process may not look there.
+        namespace = os.stat("/proc/self/ns/net").st_ino if boot else 0
+    except OSError:
+        namespace = 0
+    if not namespace:
         return f"{socket.gethostname()}:{os.getuid()}"
-    return f"{boot}:{namespace.stat().st_ino}:{os.getuid()}"
+    return f"{boot}:{namespace}:{os.getuid()}"
 
 
 def is_of_own_user(connection: socket.socket) -> bool:

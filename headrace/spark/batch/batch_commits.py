@@ -85,7 +85,7 @@ class BatchCommits:
         turn: CommitTurn,
         await_tasks: Callable[[], None],
     ) -> None:
-        """ConfigurationError where a committer is not installed: better known before hours of work."""
+        """NotInstalledError where a committer is not installed: better known before hours of work."""
         self._graph: Final = graph
         self._turn: Final = turn
         self._await_tasks: Final = await_tasks

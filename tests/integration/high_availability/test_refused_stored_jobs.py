@@ -23,6 +23,10 @@ def refuse_option(graph: JobGraph) -> JobGraph:
     return replace(graph, settings={**graph.settings, "restart-strategy.type": "gone"})
 
 
+def retain_nothing(graph: JobGraph) -> JobGraph:
+    return replace(graph, settings={**graph.settings, "execution.checkpointing.num-retained": "0"})
+
+
 def miss_coordinator(graph: JobGraph) -> JobGraph:
     first, *others = graph.vertices
     source, *chained = first.operators
@@ -65,9 +69,9 @@ def run_beside(pair: Rivals, good: NumbersJob, bad: NumbersJob) -> None:
     ("change", "cause"),
     [
         (refuse_option, "option 'restart-strategy.type' has the value 'gone'"),
-        (miss_coordinator, "needs this coordinator, which is not installed on the driver"),
+        (retain_nothing, "option 'execution.checkpointing.num-retained' has the value"),
     ],
-    ids=["option", "coordinator"],
+    ids=["option", "num-retained"],
 )
 def test_a_stored_job_whose_job_master_cannot_be_made_fails_alone(
     pair: Rivals, change: Change, cause: str
@@ -91,6 +95,18 @@ def test_a_stored_job_whose_job_master_cannot_be_made_fails_alone(
     third = pair.start("third")
     third.wait_for("leads")
     assert third.ask("jobs")["ids"] == [], "nothing is left of either"
+
+
+def test_a_leader_without_a_coordinator_ends_and_leaves_all_jobs(pair: Rivals) -> None:
+    good, bad = new_job(pair, "good", 1_000_000), new_job(pair, "bad", 1_000_000)
+    run_beside(pair, good, bad)
+    change_graph(pair, bad, miss_coordinator)
+    second = pair.start("second")
+    assert second.wait() != 0
+    assert "which is not installed on the driver" in second.log
+    for job in (good, bad):
+        assert graph_file(pair, job).exists()
+    assert not list(pair.storage.glob("job-results/*_DIRTY-2*")), "neither has ended"
 
 
 def test_a_stored_job_that_cannot_be_read_fails_alone_and_its_files_stay(pair: Rivals) -> None:

@@ -106,7 +106,8 @@ def test_one_value_is_every_quantile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(np.uint8(200), 200), (np.float32(0.5), 0.5), (np.bool_(True), 1)]
+    ("value", "expected"),
+    [(np.uint8(200), 200), (np.float32(0.5), 0.5), (np.bool_(True), 1), (True, 1)],
 )
 def test_numbers_of_numpy_are_counted_and_measured_as_python_s(value: Any, expected: float) -> None:
     counter, distribution, histogram = Counter(), Distribution(), Histogram(10)
@@ -120,7 +121,7 @@ def test_numbers_of_numpy_are_counted_and_measured_as_python_s(value: Any, expec
     assert (values["c"], values["d_sum"], values["h_max"]) == (2 * expected, 3 * expected, expected)
     assert values["g"] == expected
     # As a message has them, which holds no type of numpy's.
-    assert msgspec.json.decode(msgspec.json.encode(values)) == values
+    assert msgspec.json.decode(msgspec.json.encode(values), type=dict[str, float]) == values
 
 
 def test_what_is_no_number_is_refused_where_it_is_counted_and_no_value_of_a_gauge() -> None:

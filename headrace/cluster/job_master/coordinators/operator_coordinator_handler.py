@@ -34,7 +34,7 @@ from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.clock import Cancellable, Clock
 from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.core.errors import HeadraceError, NotInstalledError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.operator_events import ALIGNED_COORDINATOR
@@ -302,10 +302,9 @@ def _create(
 ) -> OperatorCoordinator:
     factory = known.get(operator.coordinator)
     if factory is None:
-        raise ConfigurationError(
-            "execution.target",
-            operator.coordinator,
-            f"operator '{operator.name}' needs this coordinator, which is not installed on the driver",
+        raise NotInstalledError(
+            f"operator '{operator.name}' needs the coordinator '{operator.coordinator}', which is not installed on "
+            "the driver"
         )
     return factory(context, operator.coordinator_payload)
 

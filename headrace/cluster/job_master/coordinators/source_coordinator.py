@@ -18,7 +18,7 @@ import msgspec
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.core.config import Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
-from headrace.core.errors import HeadraceError, ProgramError, wrap_user_error
+from headrace.core.errors import HeadraceError, NotInstalledError, wrap_user_error
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.functions.hybrid_enumerator import (
@@ -295,7 +295,7 @@ class _Enumeration:
 
 
 def create_source_coordinator(context: CoordinatorContext, payload: bytes) -> SourceCoordinator:
-    """Make the coordinator of a SplitSource. ProgramError where its enumerator is not installed here."""
+    """Make the coordinator of a SplitSource. NotInstalledError where its enumerator is not."""
     described = msgspec.msgpack.decode(payload, type=EnumeratorPayload)
     factory = _enumerator_factory(context, described.enumerator)
     return SourceCoordinator(context, factory, described.content)
@@ -312,7 +312,7 @@ def _enumerator_factory(context: CoordinatorContext, name: str) -> EnumeratorFac
         )
     if name not in entry_point_names(SPLIT_ENUMERATORS):
         known = ", ".join(entry_point_names(SPLIT_ENUMERATORS)) or "none"
-        raise ProgramError(
+        raise NotInstalledError(
             f"the source of operator '{context.operator_name}' needs the enumerator '{name}', which is not "
             f"installed on the driver; the entry points of '{SPLIT_ENUMERATORS}' there are: {known}"
         )

@@ -17,7 +17,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import (
     OperatorCoordinator,
 )
 from headrace.core.elements import MAX_WATERMARK
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import NotInstalledError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_events import (
     AlignedSource,
@@ -80,10 +80,9 @@ class AlignedCoordinators:
         name, payload = source.own_coordinator
         factory = self._known.get(name)
         if factory is None:
-            raise ConfigurationError(
-                "execution.target",
-                name,
-                f"operator '{context.operator_name}' needs this coordinator, which is not installed on the driver",
+            raise NotInstalledError(
+                f"operator '{context.operator_name}' needs the coordinator '{name}', which is not installed on the "
+                "driver"
             )
 
         def send(subtask_index: int, event: bytes) -> None:

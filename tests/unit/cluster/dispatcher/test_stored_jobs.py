@@ -236,3 +236,17 @@ def test_a_job_whose_result_is_kept_never_runs_again(lead: Lead) -> None:
     assert leader._ended == {}
     for later in (leader, lead()):
         assert asyncio.run(later.status_of_ended(GRAPH.job_id)) is JobStatus.FINISHED
+
+
+def test_an_ended_job_whose_options_are_refused_is_forgotten_by_the_next_leader(
+    lead: Lead, tmp_path: Path
+) -> None:
+    refused = JobGraph(
+        GRAPH.job_id, "job", (), (), {"execution.checkpointing.num-retained": "0"}
+    )
+    leader = lead()
+    asyncio.run(leader.put(refused, 1))
+    asyncio.run(leader.job_terminal(FINISHED, keeps_latest=True))
+    recovered = asyncio.run(lead().recover())
+    assert (recovered.jobs, recovered.unclean) == ([], [])
+    assert not any(name.endswith("/graph") for name in files_of(tmp_path))

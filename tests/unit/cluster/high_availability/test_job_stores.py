@@ -6,6 +6,7 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pytest
@@ -114,21 +115,52 @@ def test_a_graph_that_was_changed_moved_or_sealed_by_others_is_not_trusted(tmp_p
     graph.write_bytes(graph.read_bytes().replace(b"job 1", b"job 2"))
     assert "was not written for graph of job" in unreadable(graphs(tmp_path), 1)
     graphs(tmp_path / "other", MetadataKey(b"s" * 32)).put(stored(1))
-    assert "it was written with the key" in unreadable(graphs(tmp_path / "other"), 1)
+    cause = unreadable(graphs(tmp_path / "other"), 1)
+    assert "it was written with the key" in cause
+    assert "start the program again from its newest checkpoint" in cause
 
 
-def test_a_graph_of_another_version_keeps_no_other_job_from_going_on(tmp_path: Path) -> None:
+def test_a_graph_of_another_version_is_left_to_the_leader_that_can_read_it(tmp_path: Path) -> None:
     graphs(tmp_path).put(stored(1))
     graphs(tmp_path).put(stored(2))
     subject = f"graph of job {job_id(1)} under leader 1"
     graph = folder_of(tmp_path, 1) / "graph"
     graph.write_bytes(seal(msgspec.msgpack.encode({"graph": "later"}), subject, KEY))
     for epoch in (1, 2):
-        good, other = graphs(tmp_path).recover(epoch, unlost)
-        assert good == stored(2)
-        assert isinstance(other, UnreadableJobGraph)
-        assert "another version of Headrace wrote it" in str(other.error)
+        with pytest.raises(RecordNotTrustedError, match="another version of Headrace wrote it"):
+            graphs(tmp_path).recover(epoch, unlost)
     assert graph.exists(), "whoever can read it finds it"
+
+
+class Pointers:
+    """Pointers of a service, of any leader."""
+
+    def __init__(self) -> None:
+        self._pointers: Final[dict[str, bytes]] = {}
+
+    def put(self, _: int, job: JobId, pointer: bytes) -> None:
+        self._pointers[job.hex()] = pointer
+
+    def read_all(self, _: int) -> dict[str, bytes]:
+        return dict(self._pointers)
+
+    def remove(self, _: int, job: JobId) -> None:
+        self._pointers.pop(job.hex(), None)
+
+
+def test_a_pointer_without_its_graph_is_named_and_once_deleted_holds_nobody_up(
+    tmp_path: Path,
+) -> None:
+    pointers = Pointers()
+    store = JobGraphStore(str(tmp_path), KEY, random.Random(1), pointers=pointers)
+    for number in (1, 2):
+        store.put(stored(number))
+    (folder_of(tmp_path, 1) / "graph").unlink()
+    with pytest.raises(RecordNotTrustedError, match=f"the name {job_id(1).hex()}"):
+        store.recover(2, unlost)
+    pointers.remove(2, job_id(1))
+    assert store.recover(2, unlost) == [stored(2)]
+    assert not folder_of(tmp_path, 1).exists()
 
 
 def test_a_folder_that_names_no_job_stops_the_recovery(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from headrace.cluster.leadership import always_leads
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import (
-    ConfigurationError,
     ErrorDomain,
     HeadraceError,
+    NotInstalledError,
     UserCodeError,
     is_outage,
 )
@@ -369,17 +369,15 @@ def commit_pause_ms(failed_count: int) -> float:
 def create_committer(
     operator: ChainedOperator, settings: Settings, factories: Mapping[str, CommitterFactory]
 ) -> Committer:
-    """Return the committer of a sink. ConfigurationError where it is not installed."""
+    """Return the committer of a sink. NotInstalledError where there is none."""
     name = operator.committer
     factory = factories.get(name)
     if factory is None:
         if name not in entry_point_names(COMMITTER_ENTRY_POINTS):
             known = ", ".join(entry_point_names(COMMITTER_ENTRY_POINTS)) or "none"
-            raise ConfigurationError(
-                "execution.target",
-                name,
-                f"sink '{operator.name}' needs this committer, which is not installed on the driver; installed are: "
-                f"{known}",
+            raise NotInstalledError(
+                f"sink '{operator.name}' needs the committer '{name}', which is not installed on the driver; installed "
+                f"are: {known}"
             )
         factory = load_entry_point(COMMITTER_ENTRY_POINTS, name)
     return factory(CommitterContext(operator.name, settings), operator.committer_payload)
