@@ -241,9 +241,7 @@ def test_a_job_whose_result_is_kept_never_runs_again(lead: Lead) -> None:
 def test_an_ended_job_whose_options_are_refused_is_forgotten_by_the_next_leader(
     lead: Lead, tmp_path: Path
 ) -> None:
-    refused = JobGraph(
-        GRAPH.job_id, "job", (), (), {"execution.checkpointing.num-retained": "0"}
-    )
+    refused = JobGraph(GRAPH.job_id, "job", (), (), {"execution.checkpointing.num-retained": "0"})
     leader = lead()
     asyncio.run(leader.put(refused, 1))
     asyncio.run(leader.job_terminal(FINISHED, keeps_latest=True))
