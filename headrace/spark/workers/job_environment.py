@@ -44,6 +44,7 @@ from headrace.spark.session.spark_errors import (
     EnvironmentNotMadeError,
     UnusableEnvironmentError,
 )
+from headrace.spark.workers.worker_process import PASSED_ON
 
 _PROGRAM: Final = "headrace.spark.workers.environment_process"
 READY: Final = "ready\n"
@@ -145,7 +146,7 @@ def run_program(interpreter: Path, content: bytes) -> str:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=2, pass_fds=(writer,), env=environ
         )
-        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        signal.signal(signal.SIGTERM, lambda *_: process.send_signal(PASSED_ON))
         process.communicate(content)
         code, said = process.returncode, ""
         # A process that functions have started may still hold the other end.

@@ -35,12 +35,14 @@ from headrace.spark.workers.worker_output import (
     redirect_standard_output,
 )
 from headrace.spark.workers.worker_process import (
+    PASSED_ON,
     ParentWatch,
     connected_stream_descriptors,
     die_with_parent,
     end_process,
     external_resources,
     is_spark_process,
+    on_termination,
     own_streams,
     routable_address,
     scratch_directory,
@@ -226,7 +228,9 @@ def _host_task_manager(
             _LOG.info("%s", note)
         should_stop = EndRequest()
         # Sent to every process of a machine that ends: whoever works with this one is told before it is gone.
-        signal.signal(signal.SIGTERM, lambda *_: should_stop.decommission())
+        handler = on_termination(should_stop.decommission)
+        signal.signal(signal.SIGTERM, handler)
+        signal.signal(PASSED_ON, handler)
         return run_task_manager(
             configuration, output=output, should_stop=should_stop, lock_watcher=lock_watcher
         )

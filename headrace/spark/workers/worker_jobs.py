@@ -18,6 +18,7 @@ from pyspark import InheritableThread
 from pyspark.core.context import SparkContext
 
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS, OWN_INTERPRETER
+from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
@@ -145,10 +146,12 @@ class SparkWorkerJobs:
         self._announces_ends: bool = str(decommissions).lower() == "true"
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
-        """Start the worker's job."""
+        """Start the worker's job. HostError where the job that brings its environment has ended."""
         interpreter, profile = profile.python_executable, profile.with_interpreter("")
         is_brought = interpreter.startswith(JOB_ENVIRONMENT)
-        environment = self._environments[interpreter] if is_brought else None
+        environment = self._environments.get(interpreter)
+        if is_brought and environment is None:
+            raise HostError(f"the job that brings '{interpreter}' has ended")
         executable = interpreter if environment is None else environment.executable
         body = self._body_of(worker_id, environment)
         rdd = self._context.parallelize([0], 1).mapPartitions(body)

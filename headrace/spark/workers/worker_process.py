@@ -43,6 +43,8 @@ _LINE: Final = "%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s
 _LIBRARIES: Final = ("headrace", "py4j", "pyspark")
 """Whose loggers are none of the program's."""
 _SCRATCH: Final = re.compile(r"headrace-tm-(\d+)(?:-\w+)?\Z")
+PASSED_ON: Final = signal.SIGUSR1
+"""By this a worker passes SIGTERM on to the process that it has begun, which may have got that too."""
 SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
 """Bytes: the size of a Unix socket's address (108), without its end and the socket's name in the directory."""
 _OVERHEAD_MIN_BYTES: Final = 384 << 20
@@ -291,6 +293,20 @@ def end_process(reason: str) -> None:
     """End this process at once, with a last line that says why."""
     os.write(2, f"headrace worker {os.getpid()} ends: {reason}\n".encode())
     os._exit(_EXIT_CODE)
+
+
+def on_termination(tell: Callable[[], None]) -> Callable[[int, object], None]:
+    """Return a handler of SIGTERM and PASSED_ON that calls `tell` once where one SIGTERM comes both ways."""
+    counts = {signal.SIGTERM: 0, PASSED_ON: 0}
+
+    def handle(number: int, _: object) -> None:
+        own = signal.Signals(number)
+        [other] = counts.keys() - {own}
+        counts[own] += 1
+        if counts[own] > counts[other]:
+            tell()
+
+    return handle
 
 
 class ParentWatch:

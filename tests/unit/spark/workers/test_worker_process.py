@@ -1,13 +1,16 @@
 """A TaskManager's process takes its settings from Spark and leaves nothing behind."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from headrace.spark.workers.worker_process import (
+    PASSED_ON,
     SOCKET_DIRECTORY_LENGTH_MAX,
+    on_termination,
     routable_address,
     scratch_directory,
     socket_directory,
@@ -124,3 +127,15 @@ def test_workers_log_what_the_program_s_levels_let_through() -> None:
 def run_logging(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", LOGGING, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def test_a_signal_that_comes_to_both_processes_counts_once() -> None:
+    told: list[int] = []
+    handle = on_termination(lambda: told.append(1))
+    handle(signal.SIGTERM, None)
+    handle(PASSED_ON, None)
+    assert len(told) == 1
+    # Passed on before it came by itself; and one that came to the worker alone.
+    for number in (PASSED_ON, signal.SIGTERM, PASSED_ON):
+        handle(number, None)
+    assert len(told) == 3
