@@ -90,6 +90,7 @@ from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
+_LEAVING: Final = "decommissioned: "
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         """Give out no slot of a TaskManager any more, replace it, and have its jobs leave it within the grace."""
         if self._workers.decommissioned(worker_id):
             return
-        self._workers.handle(WorkerDecommissioned(worker_id, f"decommissioned: {cause}"))
+        self._workers.handle(WorkerDecommissioned(worker_id, f"{_LEAVING}{cause}"))
         if not self._workers.decommissioned(worker_id):
             return  # It has been given up before.
         grace_ms = self.settings.duration_ms(DECOMMISSION_GRACE)
@@ -321,10 +322,14 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         for job_id in self._slots.matching.jobs_on(worker_id):
             job_master = self._job_masters.find(job_id)
             if job_master is not None:
-                job_master.gateway.notify_task_manager_decommissioned(
-                    worker_id, cause, round(grace_ms)
-                )
+                self._tell_decommissioned(job_master, worker_id, cause)
         self._slots.handle(TaskManagerDecommissioned(worker_id))
+
+    def _tell_decommissioned(
+        self, job_master: RegisteredJobMaster, worker_id: ResourceId, cause: str
+    ) -> None:
+        grace_ms = round(self.settings.duration_ms(DECOMMISSION_GRACE))
+        job_master.gateway.notify_task_manager_decommissioned(worker_id, cause, grace_ms)
 
     def _is_blocked(self, worker_id: ResourceId) -> bool:
         task_manager = self._task_managers.find(worker_id)
@@ -374,6 +379,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
                 )
             job_master = RegisteredJobMaster(job_master_id, address, gateway, resource_id)
             self._job_masters.add(job_id, job_master)
+            # What has begun to leave before it could be told, as after a ResourceManager that has failed.
+            for one in self._task_managers:
+                worker_id = one.registration.location.resource_id
+                cause = self._workers.decommissioned(worker_id)
+                if cause and job_id in self._slots.matching.jobs_on(worker_id):
+                    self._tell_decommissioned(job_master, worker_id, cause.removeprefix(_LEAVING))
         return JobMasterRegistered(self.fencing_token, self._resource_id)
 
     async def declare_required_resources(

@@ -85,7 +85,10 @@ class EndRequest:
         self._told: Final = queue.SimpleQueue[str | EndKind]()
 
     def set(self) -> None:
-        """Let the TaskManager end; it may be told again, and before it has begun."""
+        """Let the TaskManager end; it may be told again, and before it has begun.
+
+        For whoever runs TaskManagers himself and waits for no job, as tests do; Spark's and Headrace's are left.
+        """
         self._told.put(EndKind.NOW)
 
     def decommission(self) -> None:

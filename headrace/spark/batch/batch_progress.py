@@ -41,9 +41,10 @@ class _Subtask:
         self.state = state
         self.times_ms.setdefault(state.name, now_ms)
 
-    def begin_again(self, attempt_number: int) -> None:
-        """Spark runs the task once more."""
-        if self.attempt_number != attempt_number and self.state is _S.FAILED:
+    def begin_again(self, attempt_number: int, now_ms: int) -> None:
+        """Spark runs the task once more, as it does after a failure: the report of that may have been lost."""
+        if self.state in (_S.RUNNING, _S.FAILED):
+            self.become(_S.FAILED, now_ms)
             self.earlier.append(
                 AttemptDetails(
                     self.attempt_number,
@@ -83,7 +84,7 @@ class BatchProgress:
         if report.attempt_number < subtask.attempt_number:
             return
         if report.attempt_number > subtask.attempt_number:
-            subtask.begin_again(report.attempt_number)
+            subtask.begin_again(report.attempt_number, report.started_ms)
         subtask.host = report.host
         subtask.times_ms.setdefault(_S.DEPLOYING.name, report.started_ms)
         subtask.times_ms.setdefault(_S.RUNNING.name, report.started_ms)

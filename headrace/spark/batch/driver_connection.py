@@ -1,7 +1,8 @@
 """DriverConnection: a Python worker's connection to the driver, for reports of the subtasks that run in it."""
 
 import contextlib
-import functools
+from dataclasses import dataclass
+from typing import Final
 
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
@@ -33,11 +34,27 @@ class DriverConnection:
         self._thread.stop()
 
 
-@functools.cache
+@dataclass
+class _Kept:
+    secrets: TaskSecrets
+    connection: DriverConnection
+
+
+# None or one. Spark gives a worker tasks of all clusters of an application, whose secrets differ.
+_KEPT: Final[list[_Kept]] = []
+
+
 def driver_connection() -> DriverConnection | None:
-    """Return this process's connection; None where the first task that asks was given no secrets."""
+    """Return this process's connection to the driver of the task; None where the task was given no secrets."""
     secrets = find_secrets()
-    return None if secrets is None else DriverConnection(secrets)
+    if secrets is None:
+        return None
+    for one in _KEPT:
+        if (one.secrets.secret, one.secrets.tls) == (secrets.secret, secrets.tls):
+            return one.connection
+        one.connection.close()
+    _KEPT[:] = [_Kept(secrets, DriverConnection(secrets))]
+    return _KEPT[0].connection
 
 
 async def _start(secrets: TaskSecrets) -> TcpRpcService:

@@ -13,6 +13,7 @@ from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.messages import (
     RegistrationRejected,
     SlotReport,
+    SlotStatus,
 )
 from headrace.gateways.resource_manager import (
     ResourceManagerGateway,
@@ -370,3 +371,21 @@ def test_a_decommissioned_task_manager_is_told_to_its_jobs_replaced_and_stopped_
     overview = world.ask(world.gateway.request_resource_overview())
     assert overview.ended_task_managers[0].cause == "decommissioned: sold"
     assert sum("is decommissioned" in record.message for record in caplog.records) == 1
+
+
+def test_a_job_master_that_registers_later_is_told_of_its_task_managers_that_leave(
+    world: World,
+) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    ((request,),) = world.task_manager.script.called("request_slot")
+    world.follow()
+    held = SlotStatus(SlotId(WORKER, 0), SLOT_PROFILE, JOB, request.allocation_id)
+    world.register_with_slots(slots=(held,))
+    world.driver.listener.worker_decommissioned(WORKER, "sold")
+    world.run_for(10)
+    assert world.job_master.script.called("notify_task_manager_decommissioned") == []
+    world.declare(1)
+    assert world.job_master.script.called("notify_task_manager_decommissioned") == [
+        (WORKER, "sold", 20_000)
+    ]

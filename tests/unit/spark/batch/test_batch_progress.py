@@ -94,11 +94,13 @@ def test_reports_of_older_attempts_and_after_the_end_change_nothing(graph: JobGr
     assert states(progress)[0] == ["FINISHED"]
 
 
+@pytest.mark.parametrize("last_heard", [ExecutionState.FAILED, ExecutionState.RUNNING])
 def test_an_attempt_that_failed_is_remembered_when_spark_runs_the_task_again(
-    graph: JobGraph,
+    graph: JobGraph, last_heard: ExecutionState
 ) -> None:
+    """Also where the report that it has failed was lost."""
     progress = BatchProgress(graph, now_ms=0)
-    progress.report(report(graph, 0, 0, state=ExecutionState.FAILED))
+    progress.report(report(graph, 0, 0, state=last_heard))
     progress.report(report(graph, 0, 0, attempt_number=1, started_ms=60, reported_ms=60))
     (subtask,) = progress.vertices()[0].subtasks
     assert (subtask.attempt_number, subtask.state) == (1, ExecutionState.RUNNING)

@@ -1,13 +1,17 @@
 """Reports of subtasks that come to the driver over the network."""
 
+import pytest
+
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import system_random
+from headrace.core.security.tls import TlsIdentity, generate_identity
 from headrace.core.threads import EventLoopThread
 from headrace.gateways.subtask_report import SubtaskReport
 from headrace.rpc.tcp import TcpRpcService
+from headrace.spark.batch import driver_connection as connections
 from headrace.spark.batch.driver_connection import DriverConnection
 from headrace.spark.batch.subtask_reports import ReportReceiver
 from headrace.spark.session.authentication import TaskSecrets
@@ -21,13 +25,16 @@ REPORTS = [
 ]
 
 
-async def open_receiver(taken: list[SubtaskReport]) -> tuple[TcpRpcService, ReportReceiver]:
+async def open_receiver(
+    taken: list[SubtaskReport], secret: bytes = SECRET, tls: TlsIdentity | None = None
+) -> tuple[TcpRpcService, ReportReceiver]:
     service = TcpRpcService(
         Settings(),
         bind_host="127.0.0.1",
-        secret=SECRET,
+        secret=secret,
         clock=SystemClock(),
         random=system_random(),
+        tls=tls,
     )
     await service.start()
     receiver = ReportReceiver(service)
@@ -49,4 +56,30 @@ def test_reports_of_a_job_come_in_order_and_those_of_ended_jobs_are_passed_over(
     finally:
         worker.close()
         driver.run(service.stop())
+        driver.stop()
+
+
+@pytest.mark.parametrize("has_tls", [False, True], ids=["plain", "tls"])
+def test_a_worker_that_is_reused_by_another_cluster_reports_to_that_one(
+    monkeypatch: pytest.MonkeyPatch, has_tls: bool
+) -> None:
+    driver = EventLoopThread("driver")
+    last: DriverConnection | None = None
+    try:
+        for secret in (b"1" * 32, b"2" * 32):
+            tls = generate_identity(SystemClock().now_ms()) if has_tls else None
+            taken = list[SubtaskReport]()
+            service, receiver = driver.run(open_receiver(taken, secret, tls))
+            given = TaskSecrets(secret, tls)
+            monkeypatch.setattr(connections, "find_secrets", lambda given=given: given)
+            before, last = last, connections.driver_connection()
+            assert last is not None and last is not before
+            assert connections.driver_connection() is last
+            last.tell(receiver.address, JOB, REPORTS[0])
+            wait_until(lambda taken=taken: taken == REPORTS[:1], 30, "the report")
+            driver.run(service.stop())
+    finally:
+        if last is not None:
+            last.close()
+        connections._KEPT.clear()
         driver.stop()
