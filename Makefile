@@ -72,9 +72,10 @@ test-serialized: setup  ## whatever uses RPC, once more with every local call en
 test-slow: test-thorough test-integration test-spark  ## slow unit tests, all seeds of the simulation, integration tests, Spark
 
 test-thorough: setup  ## slow unit tests, many examples of each property, all seeds of the simulation
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile thorough tests/unit
-	HEADRACE_SEED_STEP=$(if $(AFTER),2,1) $(BIN)/python -m pytest -q -n $(WORKERS) $(if $(AFTER),--force-serialization) \
-	  --hypothesis-profile thorough tests/simulation
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" \
+	  --hypothesis-profile $(if $(AFTER),ci,thorough) tests/unit
+	HEADRACE_SEED_STEP=$(if $(AFTER),4,1) $(BIN)/python -m pytest -q -n $(WORKERS) $(if $(AFTER),--force-serialization) \
+	  --hypothesis-profile $(if $(AFTER),ci,thorough) tests/simulation
 
 # Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.
 test-integration: setup  ## tests that start processes and open sockets

@@ -213,6 +213,7 @@ def run_example(directory: Path, *options: str, arguments: tuple[str, ...]) -> P
     )
 
 
+@pytest.mark.repetition
 def test_the_whole_year_on_this_machine(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:
