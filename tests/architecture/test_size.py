@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_940),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_440),
-    "spark": (64, 7_790),
+    "spark": (64, 7_820),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (953, 99_680)
+WHEEL_CEILING: Final = (953, 99_720)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
