@@ -114,6 +114,7 @@ def made_environment(
     try:
         leases = make_artifacts(store, artifacts, settings, fetch, archived, note)
     except (HeadraceError, OSError) as error:
+        _forget(store)
         raise _unusable(error) from None
     try:
         try:
@@ -124,6 +125,13 @@ def made_environment(
     finally:
         for lease in leases:
             lease.release()
+        _forget(store)
+
+
+def _forget(store: ArtifactStore) -> None:
+    """Delete what no process uses: there may be no other TaskManager on this host that does."""
+    with contextlib.suppress(OSError):
+        store.delete_unused()
 
 
 def _unusable(error: HeadraceError | OSError) -> UnusableEnvironmentError:
