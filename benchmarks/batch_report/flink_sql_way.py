@@ -12,7 +12,7 @@ from typing import Any, Final
 from benchmarks.batch_report.queries import FIRST_ORDER_DAY, QUERIES, SHIPPED_UNTIL, SIZE_MS
 from benchmarks.batch_report.way import way_main
 from benchmarks.nexmark.peers.flink_cluster import FlinkCluster
-from benchmarks.nexmark.peers.flink_sql import sink
+from benchmarks.nexmark.peers.flink_sql import answer_job_graph
 
 NO_EVENT_TIME: Final = "rowtime"
 _BEGIN: Final = f"date_time - MOD(date_time, {SIZE_MS})"
@@ -56,12 +56,7 @@ def build(cluster: FlinkCluster, query: str, directory: Path, out: Path | None) 
     env, tables = cluster.table_environment()
     for kind, columns in QUERIES[query].reads.items():
         cluster.create_table(tables, kind, directory / kind, columns, NO_EVENT_TIME)
-    columns, statement = STATEMENTS[query]
-    tables.execute_sql(f"CREATE TEMPORARY TABLE answer ({columns}) WITH ({sink(out)})")
-    statements = tables.create_statement_set()
-    statements.add_insert_sql(f"INSERT INTO answer {statement}")
-    statements.attach_as_datastream()
-    return env._j_stream_execution_environment.getStreamGraph().getJobGraph()
+    return answer_job_graph(env, tables, *STATEMENTS[query], out)
 
 
 def main() -> None:

@@ -95,16 +95,20 @@ def sink(out: Path | None) -> str:
     return f"'connector' = 'filesystem', 'path' = '{out.absolute().as_uri()}', 'format' = 'csv'"
 
 
-def build(cluster: FlinkCluster, query: str, events: Path, out: Path | None) -> Any:
-    """Return the job of a query."""
-    env, tables = cluster.table_environment()
-    cluster.create_tables(tables, query, events, event_time="date_time")
-    columns, statement = STATEMENTS[query]
+def answer_job_graph(env: Any, tables: Any, columns: str, statement: str, out: Path | None) -> Any:
+    """Return the job that puts the rows of a statement into a table of these columns, see `sink`."""
     tables.execute_sql(f"CREATE TEMPORARY TABLE answer ({columns}) WITH ({sink(out)})")
     statements = tables.create_statement_set()
     statements.add_insert_sql(f"INSERT INTO answer {statement}")
     statements.attach_as_datastream()
     return env._j_stream_execution_environment.getStreamGraph().getJobGraph()
+
+
+def build(cluster: FlinkCluster, query: str, events: Path, out: Path | None) -> Any:
+    """Return the job of a query."""
+    env, tables = cluster.table_environment()
+    cluster.create_tables(tables, query, events, event_time="date_time")
+    return answer_job_graph(env, tables, *STATEMENTS[query], out)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ _NEVER_MS: Final = float("-inf")
 
 @dataclass
 class WorkerFailures:
-    """Where more than `starts_max` workers a minute fail to start, none is asked for during `pause_ms`."""
+    """Failures of workers: where more than `starts_max` a minute fail to start, none is asked for during `pause_ms`."""
 
     starts_max: float
     pause_ms: float

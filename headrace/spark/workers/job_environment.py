@@ -22,7 +22,7 @@ from headrace.cluster.blob.artifact_cache import (
     environment_interpreter,
     make_artifacts,
 )
-from headrace.cluster.blob.artifact_store import ArtifactStore
+from headrace.cluster.blob.artifact_store import ArtifactLease, ArtifactStore
 from headrace.cluster.blob.blob_client import content_of
 from headrace.cluster.blob.options import storage_parent
 from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
@@ -54,9 +54,10 @@ _ANSWER_BYTES_MAX: Final = 1 << 16
 
 @dataclass(frozen=True)
 class JobEnvironment:
-    """What a host needs to make it. `archived`: path of its interpreter in an archive of the job, or empty.
+    """Python environment of one job, as a host makes it.
 
-    `executable`: interpreter of the worker that makes it, where it is another one than that of the cluster.
+    `archived`: path of its interpreter in an archive of the job, or empty. `executable`: interpreter of the worker that
+    makes it, where it is another one than that of the cluster.
     """
 
     job_id: JobId
@@ -111,26 +112,18 @@ def made_environment(
         return asyncio.run(_fetch(environment.job_id, key, blob_server_address, configuration))
 
     artifacts, archived = environment.artifacts, environment.archived
-    try:
-        leases = make_artifacts(store, artifacts, settings, fetch, archived, note)
-    except (HeadraceError, OSError) as error:
-        _forget(store)
-        raise _unusable(error) from None
+    leases: list[ArtifactLease] = []
     try:
         try:
+            leases = make_artifacts(store, artifacts, settings, fetch, archived, note)
             interpreter = environment_interpreter(store, artifacts, archived)
-        except HeadraceError as error:
+        except (HeadraceError, OSError) as error:
             raise _unusable(error) from None
         yield interpreter
     finally:
         for lease in leases:
             lease.release()
-        _forget(store)
-
-
-def _forget(store: ArtifactStore) -> None:
-    """Delete what no process uses: there may be no other TaskManager on this host that does."""
-    with contextlib.suppress(OSError):
+        # There may be no other TaskManager on this host that does.
         store.delete_unused()
 
 
