@@ -14,7 +14,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
     OperatorCoordinators,
 )
 from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import NotInstalledError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
 from headrace.core.operator_events import cut, mark_of
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -236,7 +236,9 @@ def test_closing_closes_all_and_tells_what_went_wrong() -> None:
 
 
 def test_an_unknown_coordinator_is_an_error_that_names_the_operator() -> None:
-    with pytest.raises(ConfigurationError, match="operator 1"):
+    with pytest.raises(
+        NotInstalledError, match="operator 'operator 1' needs the coordinator 'kafka'"
+    ):
         OperatorCoordinators(
             job_graph((vertex(1, 1, coordinator="kafka"),)),
             {},

@@ -15,7 +15,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
 from headrace.cluster.job_master.coordinators.watermark_alignment import WatermarkAlignment
 from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import NotInstalledError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
 from headrace.core.operator_events import (
     ALIGNED_COORDINATOR,
@@ -250,7 +250,7 @@ def test_checkpoints_are_those_of_the_sources_own_coordinator() -> None:
 
 
 def test_an_unknown_own_coordinator_is_an_error_that_names_the_operator() -> None:
-    with pytest.raises(ConfigurationError, match="'operator 1' needs this coordinator"):
+    with pytest.raises(NotInstalledError, match="'operator 1' needs the coordinator 'nobody's'"):
         OperatorCoordinators(
             job_graph((_vertex(1, "g", ("nobody's", b"")), vertex(2, 2))),
             {},

@@ -18,7 +18,7 @@ from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
 )
 from headrace.core.clock import Cancellable, ManualClock
 from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError, ErrorDomain, wrap_user_error
+from headrace.core.errors import ConfigurationError, ErrorDomain, NotInstalledError, wrap_user_error
 from headrace.functions.sink import Committer, CommitterContext
 from headrace.rpc.endpoint import RpcEndpoint
 from testkit.simulation.virtual_loop import VirtualLoop
@@ -296,5 +296,5 @@ def test_closing_waits_for_the_commit_that_runs_and_begins_no_other() -> None:
 
 
 def test_a_sink_whose_committer_is_not_installed_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match="'operator 1' needs this committer"):
+    with pytest.raises(NotInstalledError, match="'operator 1' needs the committer 'scripted'"):
         World(names=())
