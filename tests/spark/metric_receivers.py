@@ -2,7 +2,6 @@
 
 import gzip
 import shutil
-import socket
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from headrace.core.threads import start_thread
+from testkit.ports import free_ports
 from testkit.waiting import wait_until
 
 PROTOBUF: Final = "application/x-protobuf"
@@ -61,8 +61,8 @@ def push_gateway(folder: Path) -> Generator[PushGateway]:
     program = shutil.which("prometheus-pushgateway")
     if program is None:
         pytest.fail("there is no push gateway: apt-get install prometheus-pushgateway")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    (port,) = free_ports()
+    address = f"127.0.0.1:{port}"
     with (folder / "push_gateway.txt").open("wb") as log:
         # Debian's keeps groups in a file otherwise, which others that run on this machine would read.
         options = [f"--web.listen-address={address}", "--persistence.file="]

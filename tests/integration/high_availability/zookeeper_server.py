@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
+from testkit.ports import free_ports
 from testkit.waiting import wait_until
 
 _JAR: Final = "/usr/share/java/zookeeper.jar"  # names the others that it needs
@@ -23,7 +24,7 @@ class ZooKeeperServer:
         self._process: subprocess.Popen[bytes] | None = None
         self.port: int = 0
         for _ in range(_ATTEMPTS):
-            self.port = _free_port()
+            (self.port,) = free_ports()
             # Another process may be faster at that port.
             with contextlib.suppress(ChildProcessError):
                 self.start()
@@ -99,9 +100,3 @@ def zookeeper_server(folder: Path) -> Generator[ZooKeeperServer]:
         yield server
     finally:
         server.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]

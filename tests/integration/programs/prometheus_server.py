@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from testkit.ports import free_ports
 from testkit.waiting import wait_until
 
 Series = tuple[dict[str, str], float]
@@ -90,8 +90,8 @@ def program_path(name: str) -> str:
 def prometheus_server(folder: Path, configuration: Path) -> Generator[PrometheusServer]:
     """Run Prometheus with a configuration, on a free port of loopback."""
     program = program_path("prometheus")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    (port,) = free_ports()
+    address = f"127.0.0.1:{port}"
     log = folder / "prometheus.txt"
     options = (
         f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'tsdb'}", f"--web.listen-address={address}",

@@ -2,10 +2,8 @@
 
 import json
 import re
-import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from headrace.cluster.minicluster import MiniCluster
 from headrace.core.clock import SystemClock
 from headrace.functions.sink import DiscardingSink
 from headrace.functions.watermarks import TimestampAssigner
+from testkit.ports import free_ports
 from testkit.simulation.simulated_job import PacedSource
 from tests.integration.programs.prometheus_server import (
     PrometheusServer,
@@ -48,9 +47,7 @@ class Now(TimestampAssigner):
 @pytest.fixture(scope="module")
 def ports() -> list[str]:
     """Free ports, of the driver and of two TaskManagers."""
-    with ExitStack() as probes:
-        servers = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        return [str(one.getsockname()[1]) for one in servers]
+    return [str(port) for port in free_ports(3)]
 
 
 @pytest.fixture(scope="module")

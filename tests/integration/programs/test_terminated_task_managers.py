@@ -13,6 +13,7 @@ from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.common import Encoder
 from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.core.barriers import SavepointFormatType
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import ExecutionState, JobStatus
@@ -27,7 +28,7 @@ from tests.integration.programs.process_cluster import process_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-COUNT = 6_000
+COUNT = 10_000_000
 SETTINGS = {
     "taskmanager.memory.network.min": "32mb",
     "taskmanager.memory.network.max": "32mb",
@@ -89,6 +90,15 @@ def test_the_job_leaves_a_task_manager_that_gets_sigterm_with_a_checkpoint(tmp_p
         checkpoint = details.checkpoints
         assert (checkpoint.counts.completed, checkpoint.counts.restored) == (1, 1)
         wait_until(lambda: not told.is_alive, WAIT_S, "the end of the TaskManager that was told")
+        stopping = handle.dispatcher.stop_with_savepoint(
+            graph.job_id, str(scratch / "savepoints"), False, SavepointFormatType.CANONICAL
+        )
+        handle.call(stopping, WAIT_S)
         result = handle.call(handle.dispatcher.request_job_result(graph.job_id), WAIT_S)
         assert result.status is JobStatus.FINISHED
-    assert committed_lines(target) == dict.fromkeys(map(str, range(COUNT)), 1)
+    lines = committed_lines(target)
+    assert set(lines.values()) == {1}
+    for subtask in range(2):
+        numbers = sorted(number for number in map(int, lines) if number % 2 == subtask)
+        # Each subtask of the source makes every second number, up to where it was stopped.
+        assert numbers == list(range(subtask, numbers[-1] + 1, 2))
