@@ -5,9 +5,10 @@ subclass provides (TCP, or the in-process network of the simulation). Source: Fl
 """
 
 import asyncio
+import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
@@ -126,6 +127,17 @@ class RpcService(ABC):
     def endpoint_terminated(self, endpoint: "RpcEndpoint") -> None:
         """An endpoint has ended; calls find nobody from now on."""
         self._servers.pop(endpoint.endpoint_name, None)
+
+    @contextlib.contextmanager
+    def forgetting_half_made(self) -> Iterator[None]:
+        """Where the body raises, forget the endpoints that it has begun to make: they announce themselves first."""
+        before = tuple(self._servers)
+        try:
+            yield
+        except BaseException:
+            for name in self._servers.keys() - before:
+                self._servers[name].abort()
+            raise
 
     async def connect(
         self, address: str, gateway_type: type[G], fencing_token: FencingToken | None = None

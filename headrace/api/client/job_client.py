@@ -241,8 +241,8 @@ class JobClient:
         return JobState(self._job_id, self._dispatcher, self._ask)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """Accumulators of the job, once it has ended."""
-        return self._ask(self._await_result(), self._told_accumulators)
+        """Accumulators of the job as they stand; of a job that has ended, as it left them."""
+        return self._ask(self._dispatcher.request_accumulators(self._job_id))
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result when the job ends; fails with JobExecutionError or JobCancelledError when it did not finish."""
@@ -359,10 +359,6 @@ class JobClient:
     def _told_result(self, result: JobResult) -> JobExecutionResult:
         self._has_told_end = True
         return execution_result(result)
-
-    def _told_accumulators(self, result: JobResult) -> dict[str, Any]:
-        self._has_told_end = True
-        return dict(result.accumulators)
 
     def _repr_html_(self) -> str:
         # Imported late, as in `_ipython_display_`: only notebooks show jobs.

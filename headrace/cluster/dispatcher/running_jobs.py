@@ -352,9 +352,10 @@ class RunningJobs:
     def _start(self, graph: JobGraph, submitted_ms: int, first_attempt_number: int = 0) -> None:
         job_id = graph.job_id
         job_master_id = self._leader_election.grant(job_component(str(job_id)), JobMasterId)
-        job_master = self._job_masters.create(
-            job_master_id, graph, submitted_ms, first_attempt_number
-        )
+        with self._rpc_service.forgetting_half_made():
+            job_master = self._job_masters.create(
+                job_master_id, graph, submitted_ms, first_attempt_number
+            )
         self._jobs[job_id] = RunningJob(
             graph,
             submitted_ms,

@@ -127,27 +127,29 @@ ENDPOINTS: Final[dict[str, Callable[[Cluster], Any]]] = {
 """Parts that are endpoints of RPC, by their names in addresses."""
 
 
-async def bug(part: str) -> None:
+def bug(part: str) -> Any:
     raise LookupError(f"a bug in {part}")
 
 
+async def run_bug(part: str) -> None:
+    bug(part)
+
+
 def fail(part: str, handle: ClusterHandle, web_monitor: WebMonitor) -> None:
-    """Let a coroutine of a part fail."""
+    """Let a coroutine of a part fail, or a timer."""
     cluster = handle._cluster
     if part == "rest":
         server: Any = web_monitor.server
         wait_until(lambda: server._server is not None, 60, "REST serves")
-        server._server.on_tick = lambda counter: bug(part)
+        server._server.on_tick = lambda counter: run_bug(part)
     elif part == "election":
-
-        def step() -> float:
-            raise LookupError(f"a bug in {part}")
-
         election: Any = cluster._high_availability and cluster._high_availability.election
-        election.step = step
+        election.step = lambda: bug(part)
+    elif part == "timer":
+        handle.loop.call_soon_threadsafe(handle.loop.call_later, 0.01, bug, part)
     else:
         handle.loop.call_soon_threadsafe(
-            lambda: ENDPOINTS[part](cluster).spawn(bug(part), "something")
+            lambda: ENDPOINTS[part](cluster).spawn(run_bug(part), "something")
         )
 
 

@@ -25,6 +25,7 @@ PLACES: Final = {
     "leaders": "/rpc/leaders",
     "rest": "endpoint REST at http://127.0.0.1:",
     "election": "endpoint leader election of cluster 'test'",
+    "timer": "a bug in timer;",
 }
 """Parts of a control plane that it cannot do without, and what names each in an error."""
 
@@ -41,9 +42,7 @@ def start_with_job(pair: Rivals, job: NumbersJob, options: Mapping[str, str]) ->
 def assert_ends_with_cause(driver: DriverProcess, part: str) -> None:
     assert driver.wait() == 1
     (said,) = [line for line in driver.log.splitlines() if line.startswith("error: ")]
-    cause = (
-        f"the control plane of the cluster has failed: LookupError: a bug in {part} (in endpoint"
-    )
+    cause = f"the control plane of the cluster has failed: LookupError: a bug in {part}"
     assert said.startswith(f"error: {cause}")
     assert PLACES[part] in said
 

@@ -33,8 +33,10 @@ class CountPerKey(KeyedProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+        self._multiples = runtime_context.get_metrics_group().counter("multiples")
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[int]:
+        self._multiples.inc(value % 3 == 0)
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         yield count
@@ -168,6 +170,7 @@ def steer(address: str, job: str, folder: str) -> Any:
             "jobs": [str(each.job_id) for each in cluster.list_jobs()],
             "vertices": len(client.get_job_details().result().vertices),
             "operators": sorted(each.uid or "" for each in state.operators()),
+            "accumulators": client.get_accumulators().result(),
             "counts": sorted((row["key"], row["value"]) for row in rows),
             "checkpoint": client.trigger_checkpoint().result(),
             "savepoint": client.trigger_savepoint(f"{folder}/savepoints").result(),

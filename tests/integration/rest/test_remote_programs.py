@@ -87,6 +87,7 @@ def test_a_job_is_attached_to_by_its_id_and_steered_from_another_process(
     assert found["vertices"] == 2
     assert {"count", "numbers", "print"} <= set(found["operators"])
     assert found["counts"] == [[key, 25] for key in range(4)]
+    assert list(found["accumulators"].values()) == [34]
     assert (found["checkpoint"], found["committed"], found["result"]) == (1, True, True)
     assert Path(found["savepoint"].removeprefix("file:"), "_metadata").exists()
     assert Path(found["stopped"].removeprefix("file:"), "_metadata").exists()

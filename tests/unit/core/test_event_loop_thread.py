@@ -1,6 +1,7 @@
 """The one bridge between threads and an event loop, in both directions."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Iterator
 
@@ -103,6 +104,36 @@ def test_the_loop_outlives_what_ends_python_and_its_owner_hears_of_it(
     assert hears.wait(10)
     assert [type(error) for error in heard] == [error_type]
     assert "reached the loop of thread tested" in caplog.text
+
+
+def test_the_owner_hears_of_a_timer_that_fails_and_not_of_a_task(
+    thread: EventLoopThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[BaseException] = []
+    hears = threading.Event()
+
+    def on_fatal_error(error: BaseException) -> None:
+        heard.append(error)
+        hears.set()
+        raise ValueError("what the owner does fails, too")
+
+    def fail() -> None:
+        raise LookupError("a timer")
+
+    async def fail_unwatched() -> None:
+        asyncio.get_running_loop().create_task(fail_later())
+
+    async def fail_later() -> None:
+        raise LookupError("a task")
+
+    thread.on_fatal_error = on_fatal_error
+    thread.run(fail_unwatched(), 10)
+    gc.collect()
+    thread.loop.call_soon_threadsafe(thread.loop.call_later, 0.001, fail)
+    assert hears.wait(10)
+    thread.stop()
+    assert [str(error) for error in heard] == ["a timer"]
+    assert "LookupError: a timer" in caplog.text
 
 
 def test_a_caller_that_is_cancelled_as_its_answer_comes_from_another_loop_is_cancelled() -> None:

@@ -12,8 +12,10 @@ from headrace.rpc.errors import (
     EndpointStartError,
     GatewayDefinitionError,
     RecipientUnreachableError,
+    RpcConnectionError,
 )
 from headrace.rpc.server import ENDPOINT_TRANSITIONS, EndpointState
+from headrace.rpc.service import RpcService
 from tests.unit.rpc.conftest import AnyWorld, World, make_world
 from tests.unit.rpc.sample_endpoints import ENTRY, Added, Ledger, LedgerGateway, Slow, Started
 
@@ -46,6 +48,34 @@ def test_messages_wait_until_the_start_is_complete(world: AnyWorld) -> None:
         slow.may_stop.set()
         assert await count == 2
         assert slow.notes == ["started", "first"]
+
+    world.run(scenario())
+
+
+def test_an_endpoint_whose_constructor_fails_is_forgotten_with_its_timers(
+    world: AnyWorld,
+) -> None:
+    made: list[Ledger] = []
+    heard: list[str] = []
+
+    class HalfMade(Ledger):
+        def __init__(self, rpc_service: RpcService) -> None:
+            super().__init__(rpc_service, "half")
+            made.append(self)
+            self.schedule_run_async(1, lambda: heard.append("timer"))
+            raise ValueError("half made")
+
+    async def scenario() -> None:
+        whole = Ledger(world.callee)
+        whole.start()
+        with pytest.raises(ValueError, match="half made"), world.callee.forgetting_half_made():
+            HalfMade(world.callee)
+        (half,) = made
+        assert half.state is EndpointState.TERMINATED
+        with pytest.raises(RpcConnectionError):
+            await world.caller.connect(half.address, LedgerGateway)
+        assert await whole.self_gateway(LedgerGateway).count() == 0
+        assert heard == []
 
     world.run(scenario())
 

@@ -96,6 +96,11 @@ class ScriptedDispatcher:
         self.status = self.end_status = JobStatus.CANCELED
         return Acknowledge()
 
+    async def request_accumulators(
+        self, job_id: JobId, metrics_age_max_ms: int = 0
+    ) -> dict[str, float]:
+        return {"lines": 2.0 if self.status is JobStatus.RUNNING else 3.0}
+
     async def request_job_result(self, job_id: JobId) -> JobResult:
         return JobResult(job_id, "job", self.end_status, 42, {"lines": 3.0}, self.failure)
 
@@ -158,6 +163,14 @@ def test_the_result_of_a_finished_job_prints_three_lines(
     assert result.get_net_runtime() == 42
     assert result.get_all_accumulator_results() == {"lines": 3.0}
     assert result.get_accumulator_result("unknown") is None
+
+
+def test_accumulators_are_those_of_now_also_while_the_job_runs(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    assert client.get_accumulators().result() == {"lines": 2.0}
+    assert client.get_job_status().result() is JobStatus.RUNNING
+    ended(dispatcher, JobStatus.FINISHED)
     assert client.get_accumulators().result() == {"lines": 3.0}
 
 
