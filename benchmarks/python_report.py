@@ -23,9 +23,7 @@ STEPS: Final = {
 }
 WHO: Final = {
     "headrace": "Headrace",
-    "headrace_page": "Headrace with Spark's page",
     "warmed_up": "Headrace, after `headrace warm-up`",
-    "warmed_up_page": "Headrace with Spark's page, after `headrace warm-up`",
     "spark": "Spark Structured Streaming",
 }
 Line = Mapping[str, Any]

@@ -6,10 +6,9 @@ Spark's JVM, and for us the TaskManagers within its Python workers, then the job
 line in Python. Figures are medians of seconds since the process was started: the program begins; the job is given; its
 first record is mapped; the program sees it; the process has ended.
 
-Spark's web page is off in all of them. With `--page` each way of ours has a turn as it is by default too, with the page
-on, after the one without; `<way>_page_cost_s` is the median of how much later its program sees the first record.
+Spark's web page is off in both.
 
-    python -m benchmarks.start_up [--repeats 5] [--page]
+    python -m benchmarks.start_up [--repeats 5]
 """
 
 import argparse
@@ -32,10 +31,9 @@ from headrace.spark.session.java_runtime import ensure_java, user_cache_director
 PROGRAMS: Final = Path(__file__).parent / "programs"
 HEADRACE: Final = (
     *(str(Path(sys.executable).parent / "headrace"), "run", "--no-progress", "-p", "2"),
+    *("-D", "spark.ui.enabled=false"),
     str(PROGRAMS / "first_record.py"),
 )
-PAGE: Final = "_page"
-WITHOUT_PAGE: Final = ("-D", "spark.ui.enabled=false")
 SPARK: Final = (sys.executable, str(PROGRAMS / "first_record_pyspark.py"))
 STEPS: Final = ("began", "submitted", "mapped", "seen", "ended")
 LINE_COUNT: Final = 10
@@ -51,8 +49,8 @@ class Contender:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def contenders(empty_cache: Path, *, wants_page: bool = False) -> dict[str, Contender]:
-    """Return who takes turns; with an archive of Spark's classes where this user has one, and with Spark's page.
+def contenders(empty_cache: Path) -> dict[str, Contender]:
+    """Return who takes turns; with an archive of Spark's classes where this user has one.
 
     An archive of another Java or Spark, or of classes that are not those of today, counts for none: no JVM maps it.
     """
@@ -64,13 +62,8 @@ def contenders(empty_cache: Path, *, wants_page: bool = False) -> dict[str, Cont
         print(
             "not measured: Headrace with an archive of Spark's classes; for that, run 'headrace warm-up' first"
         )
-    found: dict[str, Contender] = {}
-    for name, environment in ways.items():
-        *command, program = HEADRACE
-        found[name] = Contender((*command, *WITHOUT_PAGE, program), environment)
-        if wants_page:
-            found[name + PAGE] = Contender(HEADRACE, environment)
-    return found | {"spark": Contender(SPARK)}
+    ours = {name: Contender(HEADRACE, environment) for name, environment in ways.items()}
+    return ours | {"spark": Contender(SPARK)}
 
 
 def run_once(contender: Contender, directory: Path) -> dict[str, float]:
@@ -126,30 +119,18 @@ def summary(turns: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any
         for name, taken in turns.items()
         if name != "spark"
     }
-    costs = {
-        f"{name}{PAGE}_cost_s": round(
-            statistics.median(
-                with_page["seen"] - without["seen"]
-                for with_page, without in zip(turns[name + PAGE], taken, strict=True)
-            ),
-            3,
-        )
-        for name, taken in turns.items()
-        if name + PAGE in turns
-    }
-    return figures | ratios | costs
+    return figures | ratios
 
 
 def main() -> None:
     """Measure both in turns."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start_up", description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     repeats: int = given.repeats
     with tempfile.TemporaryDirectory() as lines, tempfile.TemporaryDirectory() as cache:
         write_lines(Path(lines))
-        found = contenders(Path(cache), wants_page=given.page)
+        found = contenders(Path(cache))
         turns: dict[str, list[dict[str, float]]] = {name: [] for name in found}
         for _ in range(repeats):
             for name, contender in found.items():

@@ -1,36 +1,13 @@
-"""What Spark's page costs at the start is told from pairs of runs that followed each other."""
+"""Who takes turns in the benchmark of starts."""
 
 from pathlib import Path
 
 import pytest
 
 from benchmarks import start_up
-from benchmarks.start_up import STEPS, contenders, summary
+from benchmarks.start_up import contenders
 from headrace.spark.session.class_archive import class_archive
 from headrace.spark.session.java_runtime import JavaRuntime, user_cache_directory
-
-
-def turns(*seen_s: float) -> list[dict[str, float]]:
-    return [dict.fromkeys(STEPS, seconds) for seconds in seen_s]
-
-
-def test_the_cost_of_the_page_is_the_median_difference_of_pairs() -> None:
-    found = summary(
-        {
-            "headrace": turns(5.0, 9.0, 5.0),
-            "headrace_page": turns(5.4, 9.2, 9.0),
-            "spark": turns(10.0, 18.4, 9.0),
-        }
-    )
-    # Not the difference of medians, which the machine's moods change.
-    assert found["headrace_page_cost_s"] == pytest.approx(0.4)
-    assert found["headrace_page_seen_s"] == 9.0
-    assert found["headrace_ratio"] == 2.0 and found["headrace_page_ratio"] == 1.852
-
-
-def test_without_the_page_nothing_is_told_of_it() -> None:
-    found = summary({"headrace": turns(5.0), "spark": turns(10.0)})
-    assert not [name for name in found if "page" in name]
 
 
 def test_only_an_archive_that_a_jvm_of_today_maps_makes_a_warmed_up_contender(
