@@ -24,6 +24,7 @@ from headrace.cluster.high_availability.lease import leader_at
 from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
 from headrace.rest.supervisions import SupervisionFile
 from headrace.spark.application import EXIT_LEFT
 
@@ -140,7 +141,11 @@ class Supervisor:
 
     def _live(self, duty: RunSession | RunProgram, reporter: Reporter) -> int:
         """Let it live once, and return the exit code; minus the number of a signal. DaemonFailedError."""
-        daemon = DaemonProcess(duty, self._settings, is_verbose=self._is_verbose)
+        try:
+            daemon = DaemonProcess(duty, self._settings, is_verbose=self._is_verbose)
+        except (HeadraceError, OSError) as error:
+            # No log folder or no process can be made now: a full disk, or too many processes, may pass.
+            raise DaemonFailedError((str(error),)) from error
         self._daemon = daemon
         self._file.driver_starts(daemon.pid)
         try:
