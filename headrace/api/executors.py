@@ -30,7 +30,8 @@ REMOTE: Final = "remote"
 SESSION: Final = "session"
 _ALIASES: Final = {"application": "spark", "local": "spark", SESSION: REMOTE}
 """Executors of Flink's targets that have no executor of their own."""
-_ELSEWHERE: Final = (REMOTE, "per-job")
+PER_JOB: Final = "per-job"
+_ELSEWHERE: Final = (REMOTE, PER_JOB)
 
 ATTACHED: Final = ConfigOption(
     "execution.attached",

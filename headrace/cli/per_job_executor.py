@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.executors import ATTACHED, TARGET
+from headrace.api.executors import ATTACHED, PER_JOB, TARGET
 from headrace.api.settings.job_artifacts import python_files, with_environment, with_python_files
 from headrace.cli.daemon.daemon_cluster_descriptor import DaemonClusterDescriptor
 from headrace.client.remote_executor import refuse_dataframes
@@ -29,7 +29,7 @@ from headrace.spark.options import MASTER, SLOT_COUNT
 class PerJobExecutor:
     """Implements PipelineExecutor, under the name `per-job`; thread-safe."""
 
-    name = "per-job"
+    name = PER_JOB
     create_cluster_descriptor = DaemonClusterDescriptor
 
     def __init__(self, settings: Settings) -> None:
@@ -43,6 +43,7 @@ class PerJobExecutor:
         """Start a cluster, submit the job to it, and return the job's handle.
 
         DaemonFailedError where the cluster does not start; nothing of it is left where the job is not taken.
+        ConfigurationError for high availability.
         """
         check_values(job_graph.settings)
         refuse_dataframes(job_graph)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headrace.api.executors import (
+    PER_JOB,
     create_executor,
+    executor_name,
     runs_elsewhere,
     set_default_settings,
 )
@@ -32,7 +34,7 @@ from headrace.cluster.high_availability.options import (
 )
 from headrace.core.config import Settings
 from headrace.core.error_text import describe
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ConfigurationError, HeadraceError
 
 if TYPE_CHECKING:
     from headrace.api.client.job_client import JobClient
@@ -164,6 +166,8 @@ def run(
     if ends_with_client:
         settings[SHUTDOWN_ON_ATTACHED_EXIT.key] = "true"
     refuse_unusable(settings)
+    if executor_name(Settings(settings)) == PER_JOB:
+        _refuse_highly_available_job(settings)
     if is_standby or is_supervised:
         _refuse_unrecoverable(settings, is_supervised=is_supervised, is_detached=is_detached)
     provide_python_files(settings)
@@ -187,6 +191,17 @@ def run(
         print_json(answer.document(code))
         return code
     return _run_shown(program, settings, progress, is_detached)
+
+
+def _refuse_highly_available_job(settings: dict[str, str]) -> None:
+    """Raise UsageError before the program begins, whose first job would be refused."""
+    # Imported late: nobody else needs it.
+    from headrace.cli.daemon.daemon_cluster_descriptor import refuse_highly_available_job
+
+    try:
+        refuse_highly_available_job(Settings(settings))
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _refuse_unrecoverable(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.executors import ENTRY_POINT_GROUP, REMOTE, SESSION, TARGET
+from headrace.api.executors import ENTRY_POINT_GROUP, PER_JOB, REMOTE, SESSION, TARGET
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.program import Program
 from headrace.client.rest_cluster_client import RestClusterClient
@@ -25,7 +25,7 @@ from headrace.rest.connections import (
 )
 from headrace.rest.options import CONNECTION_FILE, SESSION_NAME
 
-_STARTER: Final = "per-job"
+_STARTER: Final = PER_JOB
 """Executor that starts clusters: its host also starts those that stay."""
 _LOG: Final = logging.getLogger(__name__)
 

@@ -52,7 +52,7 @@ class RemoteExecutor:
         # Two threads of a program may submit their first jobs at once.
         self._lock: Final = threading.Lock()
         self._client: RestClusterClient | None = None
-        self._parallelism: int | None = None
+        self._configured_parallelism: int | None = None
         self._is_closed = False
 
     def submit(self, job_graph: JobGraph) -> JobClient:
@@ -82,15 +82,16 @@ class RemoteExecutor:
 
         Slots of other jobs are none of its own: it would wait for them with those that it got.
         """
-        if self._parallelism is None:
-            cluster = self._cluster()
-            said = Settings(cluster.cluster_settings()).get_option(PARALLELISM)
-            self._parallelism = said if said > 0 else max(1, cluster.slots_available())
-        return self._parallelism
+        cluster = self._cluster()
+        if self._configured_parallelism is None:
+            settings = Settings(cluster.cluster_settings())
+            self._configured_parallelism = settings.get_option(PARALLELISM)
+        return self.known_parallelism() or max(1, cluster.slots_available())
 
     def known_parallelism(self) -> int | None:
-        """Return the default parallelism once the cluster was asked."""
-        return self._parallelism
+        """Return the cluster's `parallelism.default` once it was asked: the number of free slots changes."""
+        said = self._configured_parallelism
+        return said if said is not None and said > 0 else None
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return self._cluster().list_completed_cluster_datasets()

@@ -19,8 +19,14 @@ from headrace.client.cluster_descriptor import ClusterDescriptor
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.client.program import Program
 from headrace.client.rest_cluster_client import RestClusterClient
+from headrace.cluster.high_availability.options import (
+    HIGH_AVAILABILITY_TYPE,
+    NONE,
+    high_availability_type,
+    is_highly_available,
+)
 from headrace.core.config import Settings
-from headrace.core.errors import ProgramError
+from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.graph.job_graph import JobGraph
 from headrace.rest.client_errors import RestUnreachableError
 
@@ -83,6 +89,7 @@ class DaemonClusterDescriptor(ClusterDescriptor):
     def deploy_job_cluster(
         self, name: str, job_graph: JobGraph
     ) -> tuple[RestClusterClient, JobClient]:
+        refuse_highly_available_job(self.settings)
         daemon = self._start(RunJobCluster(name))
         deployed = daemon.report().cluster
         try:
@@ -119,6 +126,21 @@ class DaemonClusterDescriptor(ClusterDescriptor):
 
     def _start(self, duty: RunSession | RunProgram | RunJobCluster) -> DaemonProcess:
         return DaemonProcess(duty, self.settings.to_dict(), is_verbose=self._is_verbose)
+
+
+def refuse_highly_available_job(settings: Settings) -> None:
+    """Raise ConfigurationError for high availability of a job's own cluster: nobody would go on with the job.
+
+    The next cluster with the same id would, beside a job of its own.
+    """
+    if is_highly_available(settings):
+        raise ConfigurationError(
+            HIGH_AVAILABILITY_TYPE.key,
+            high_availability_type(settings),
+            "no other driver goes on with the job of a per-job cluster: run the program as an application that "
+            f"recovers, 'headrace run -d --supervise -D {HIGH_AVAILABILITY_TYPE.key}=…' without --target, or submit "
+            f"it to a session that does; or set {HIGH_AVAILABILITY_TYPE.key} to {NONE}",
+        )
 
 
 def _supervised(deployed: DeployedCluster, daemon: DaemonProcess) -> DeployedCluster:

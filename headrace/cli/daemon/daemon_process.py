@@ -46,6 +46,8 @@ _MODULE: Final = "headrace.cli.daemon"
 _OF_CLIENTS: Final = frozenset(
     {TOKEN_VARIABLE, "SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}
 )
+_left_pids: Final[set[int]] = set()
+"""Children of this process that were left, and are not known to have ended."""
 
 
 class DaemonFailedError(HeadraceError):
@@ -79,6 +81,7 @@ class DaemonProcess:
         is_verbose: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        _reap_left()
         self._clock: Final = clock or SystemClock()
         self.log_folder: Final = log_folder_of(settings, self._clock)
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -115,8 +118,9 @@ class DaemonProcess:
     def leave(self) -> None:
         """Let it go on alone."""
         self._close_report()
-        # Who started it does not wait for it: its parent is the first process of the machine from now on.
+        # Nobody waits for it here: Python would warn of a child that still runs.
         self._process.returncode = 0
+        _left_pids.add(self._process.pid)
 
     def wait(self) -> int:
         """Wait for its end, and return its exit code: minus the number of the signal that ended it."""
@@ -214,6 +218,18 @@ class DaemonProcess:
     def _forget(self) -> None:
         self._close_report()
         shutil.rmtree(self.log_folder, ignore_errors=True)
+
+
+def _reap_left() -> None:
+    """Take the exit codes of daemons that were left and have ended: else each stays a zombie of this process."""
+    for pid in tuple(_left_pids):
+        try:
+            has_ended = os.waitpid(pid, os.WNOHANG)[0] == pid
+        except ChildProcessError:
+            # Another thread was faster, or this process is a fork of the one that started it.
+            has_ended = True
+        if has_ended:
+            _left_pids.discard(pid)
 
 
 def is_daemon(pid: int) -> bool:

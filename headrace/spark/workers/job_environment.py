@@ -50,6 +50,8 @@ _PROGRAM: Final = "headrace.spark.workers.environment_process"
 READY: Final = "ready\n"
 """What the program says before it becomes a TaskManager."""
 _ANSWER_BYTES_MAX: Final = 1 << 16
+_KEPT_MS: Final = 600_000
+"""Longest time after a crash in which the next TaskManager on the host still finds the environment."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ def made_environment(
 ) -> Generator[Path]:
     """Have an environment on this host, and yield its interpreter. `note` is told of each file. Blocking.
 
+    It is deleted when no process uses it any more; after a crash, some minutes later at the earliest.
+
     UnusableEnvironmentError; EnvironmentNotMadeError where it may be made later, or by another host.
     """
     settings = Settings({**configuration.settings, **environment.settings})
@@ -119,7 +123,13 @@ def made_environment(
             interpreter = environment_interpreter(store, artifacts, archived)
         except (HeadraceError, OSError) as error:
             raise _unusable(error) from None
-        yield interpreter
+        try:
+            yield interpreter
+        except RuntimeError:
+            for lease in leases:
+                # The TaskManager that replaces this one would have to install everything again.
+                lease.leave(_KEPT_MS)
+            raise
     finally:
         for lease in leases:
             lease.release()
@@ -161,7 +171,8 @@ def run_program(interpreter: Path, content: bytes) -> str:
     finally:
         os.close(reader)
         os.close(writer)
-    if code == 0 and said.startswith(READY):
+    # Where no reason follows, a function has ended the process with `os._exit(0)`.
+    if code == 0 and said.startswith(READY) and said != READY:
         return said.removeprefix(READY)
     if code > 0 and not said and (reason := _import_failure(interpreter, environ)):
         raise UnusableEnvironmentError.here(

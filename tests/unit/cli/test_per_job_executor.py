@@ -11,7 +11,7 @@ from headrace.cli.daemon import daemon_process
 from headrace.cli.daemon.daemon_process import DaemonFailedError
 from headrace.cli.per_job_executor import PerJobExecutor
 from headrace.core.config import Settings
-from headrace.core.errors import HostError
+from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
@@ -65,6 +65,15 @@ def test_a_cluster_that_does_not_start_says_why() -> None:
     Path("stand_in_for_a_cluster.py").write_text(FAILED)
     with pytest.raises(DaemonFailedError, match="no Java here"):
         PerJobExecutor(Settings({})).submit(job({}))
+
+
+@pytest.mark.parametrize("given", ["the executor", "the program"])
+def test_high_availability_is_refused_with_the_mode_that_has_it(given: str, tmp_path: Path) -> None:
+    settings = {"high-availability.storageDir": str(tmp_path / "ha")}
+    of_executor, of_program = (settings, {}) if given == "the executor" else ({}, settings)
+    with pytest.raises(ConfigurationError, match="headrace run -d --supervise"):
+        PerJobExecutor(Settings(of_executor)).submit(job(of_program))
+    assert not (tmp_path / "home").exists()
 
 
 def test_no_job_is_taken_after_its_end() -> None:

@@ -87,6 +87,20 @@ def test_each_job_may_have_a_cluster_of_its_own() -> None:
     assert chosen("per-job", is_detached=True) == detached
 
 
+def test_a_cluster_per_job_with_high_availability_is_refused_before_the_program_begins(
+    shell: Shell, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print('begun')\n")
+    storage = ("-D", f"high-availability.storageDir={tmp_path / 'ha'}")
+    for target in (["--target", "per-job"], ["-D", "execution.target=per-job"]):
+        refused = shell("run", *target, *storage, str(program))
+        assert (refused.code, refused.out) == (1, "")
+        assert "headrace run -d --supervise -D high-availability.type=" in refused.err
+        unset = ("-D", "high-availability.type=NONE")
+        assert shell("run", *target, *storage, *unset, str(program)).out == "begun\n"
+
+
 def test_an_address_is_that_of_a_remote_cluster() -> None:
     wanted = {"execution.target": "remote", "rest.address": "host:8081"}
     assert chosen(None, None, "host:8081") == chosen("remote", None, "host:8081") == wanted

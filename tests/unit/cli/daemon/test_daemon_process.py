@@ -134,6 +134,24 @@ def test_one_that_is_left_goes_on(
     wait_until(lambda: start_ticks(pid) == 0)
 
 
+def test_each_start_reaps_those_that_were_left_and_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, daemons: list[DaemonProcess]
+) -> None:
+    first, second = (started_as(STAYING, tmp_path, monkeypatch, {}) for _ in range(2))
+    for daemon in (first, second):
+        daemon.report()
+        daemon.leave()
+    os.kill(first.pid, 9)
+    wait_until(lambda: start_ticks(first.pid) == 0)
+    daemons.append(started_as(STAYING, tmp_path, monkeypatch, {}))
+    assert not Path(f"/proc/{first.pid}").exists()
+    assert start_ticks(second.pid) != 0
+    os.kill(second.pid, 9)
+    wait_until(lambda: start_ticks(second.pid) == 0)
+    daemons.append(started_as(STAYING, tmp_path, monkeypatch, {}))
+    assert not Path(f"/proc/{second.pid}").exists()
+
+
 def test_logs_go_where_the_settings_say(tmp_path: Path) -> None:
     folder = log_folder_of({"env.log.dir": str(tmp_path / "logs")}, SystemClock())
     assert folder.parent == tmp_path / "logs"

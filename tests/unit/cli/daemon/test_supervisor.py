@@ -1,16 +1,20 @@
 """Supervisor: it starts a session again after any end but an ordered one, with pauses that grow, and gives up."""
 
+import errno
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from headrace.cli.daemon import daemon_process
+from headrace.cli.daemon import daemon_process, supervisor
+from headrace.cli.daemon.daemon_process import DaemonProcess
 from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSession
 from headrace.cli.daemon.supervisor import SHORT_LIVES_MAX, RestartPauses, Supervisor
 from headrace.client.program import Program
+from headrace.core.errors import ConfigurationError
 from headrace.rest.supervisions import live_supervisions
 
 STAND_IN = """
@@ -67,8 +71,7 @@ def supervised(
     reading, writing = os.pipe()
     numbers = {"fails": str(fails), "dies": str(dies), "then": str(then)}
     settings = {"starts": str(tmp_path / "starts"), **numbers}
-    supervisor = Supervisor(duty, settings, False, pauses=NoPauses())
-    code = supervisor.run(Reporter(writing))
+    code = Supervisor(duty, settings, False, pauses=NoPauses()).run(Reporter(writing))
     with open(reading, "rb") as told:
         report = msgspec.json.decode(told.read(), type=Report)
     starts = (tmp_path / "starts").read_text().splitlines()
@@ -112,6 +115,49 @@ def test_a_later_start_that_fails_is_tried_again(
     code, _, starts = supervised(tmp_path, monkeypatch, fails=2)
     assert (code, len(starts)) == (0, 4)
     assert "did not start: no such master" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+        ConfigurationError("env.log.dir", "/logs", "it cannot be made: No space left on device"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_later_start_for_which_no_process_can_be_made_is_tried_again(
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attempts: list[int] = []
+
+    def make(
+        duty: RunSession | RunProgram, settings: Mapping[str, str], *, is_verbose: bool
+    ) -> DaemonProcess:
+        attempts.append(len(attempts))
+        if len(attempts) == 2:
+            raise error
+        return DaemonProcess(duty, settings, is_verbose=is_verbose)
+
+    monkeypatch.setattr(supervisor, "DaemonProcess", make)
+    code, _, starts = supervised(tmp_path, monkeypatch)
+    assert (code, len(attempts), len(starts)) == (0, 5, 4)
+    assert f"did not start: {error}" in caplog.text
+
+
+def test_a_first_start_for_which_no_process_can_be_made_is_told_and_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(supervisor, "DaemonProcess", fail)
+    (tmp_path / "starts").touch()
+    code, report, starts = supervised(tmp_path, monkeypatch)
+    assert (code, starts) == (1, [])
+    assert "Resource temporarily unavailable" in report.failure[0]
 
 
 def test_an_application_is_started_again_until_its_main_has_ended(

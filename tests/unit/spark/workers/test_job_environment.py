@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark import SparkFiles
 
+from headrace.cluster.blob import artifact_cache
 from headrace.cluster.blob.virtual_environment import (
     MissingInterpreterError,
     RequirementsNotInstalledError,
 )
 from headrace.cluster.task_executor.options import TaskManagerConfiguration
-from headrace.core.ids import JobId, ResourceId
+from headrace.core.ids import BlobKey, JobId, ResourceId
 from headrace.gateways.errors import BlobTransferError, UnfitArchiveError
 from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph
 from headrace.spark.session.spark_errors import UnusableEnvironmentError
@@ -125,6 +126,49 @@ def test_a_task_manager_that_crashes_is_no_fault_of_its_environment(tmp_path: Pa
     interpreter = program(tmp_path, f"{ANSWER}(b'ready\\n'); sys.exit(7)")
     with pytest.raises(RuntimeError, match="ended with 7"):
         run_program(interpreter, b"")
+
+
+def requirements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> tuple[JobEnvironment, TaskManagerConfiguration, list[Path]]:
+    """Return a job with requirements, and a list of its environments, each of whose interpreters does `text`."""
+    made: list[Path] = []
+
+    def make(_: str, __: Path, ___: Path | None, folder: Path, ____: float) -> None:
+        made.append(folder)
+        folder.mkdir()
+        program(folder, text)
+
+    monkeypatch.setattr(artifact_cache, "make_virtual_environment", make)
+    file = JobArtifact(ArtifactKind.REQUIREMENTS, "requirements", "file", key=BlobKey.of(b""))
+    settings = {"blob.storage.directory": str(tmp_path)}
+    configuration = TaskManagerConfiguration(ResourceId("tm-1"), "", b"", settings)
+    return JobEnvironment(JOB, "", "", (file,), {}), configuration, made
+
+
+@pytest.mark.parametrize("crash", ["os._exit(7)", "os._exit(0)", "os.kill(os.getpid(), 9)"])
+def test_the_task_manager_after_one_that_crashes_finds_the_environment_in_place(
+    crash: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{ANSWER}(b'ready\\n'); {crash}"
+    environment, configuration, made = requirements(tmp_path, monkeypatch, text)
+    with (
+        pytest.raises(RuntimeError, match="ended with"),
+        made_environment(environment, configuration, "", print) as interpreter,
+    ):
+        run_program(interpreter, b"")
+    with made_environment(environment, configuration, "", print) as again:
+        assert again == interpreter
+    assert len(made) == 1
+
+
+def test_the_last_task_manager_that_ends_in_order_deletes_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, configuration, _ = requirements(tmp_path, monkeypatch, "")
+    with made_environment(environment, configuration, "", print) as interpreter:
+        assert interpreter.exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_interpreter_that_cannot_import_headrace_is_told_with_what_to_install(
