@@ -275,6 +275,21 @@ def test_the_end_of_the_host_is_told(world: World) -> None:
     assert world.failures == [error]
 
 
+@pytest.mark.parametrize("needed_count", [1, 2])
+def test_a_worker_that_cannot_start_is_told_to_jobs_that_lack_slots_and_others_keep_theirs(
+    world: World, needed_count: int
+) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    world.declare(needed_count)
+    world.driver.listener.interpreter_failed("", "port 50100 is in use", recoverable=False)
+    world.run_for(10)
+    told = world.job_master.script.called("notify_not_enough_resources")
+    assert told == [("port 50100 is in use", True)] * (needed_count - 1)
+    assert world.failures == []
+    assert world.job_master.script.called("disconnect_task_manager") == []
+
+
 def test_workers_are_asked_for_as_soon_as_a_host_that_was_lost_has_room_again(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
