@@ -1,7 +1,8 @@
 """ResourceManager between a scripted TaskManager, a scripted JobMaster and a driver that notes what it is asked."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import pytest
 
@@ -176,8 +177,13 @@ def test_slots_of_a_blocked_host_are_taken_only_where_no_other_host_has_any() ->
 class BlockedHost:
     """A cluster with TaskManagers on demand whose host 'bad' is blocked; its job lacks `slot_count` slots."""
 
-    def __init__(self, slot_count: int = 1, worker_count_max: int | None = None) -> None:
-        self.world = World({"headrace.blocklist.lost-task-managers": "1"})
+    def __init__(
+        self,
+        slot_count: int = 1,
+        worker_count_max: int | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.world = World({"headrace.blocklist.lost-task-managers": "1", **settings})
         self.world.driver.max_worker_count = worker_count_max
         self.world.declare(slot_count)
         self._started = 0
@@ -225,7 +231,8 @@ def test_a_blocked_host_serves_at_once_where_there_is_no_room_for_another_task_m
 def test_a_blocked_host_serves_where_no_other_task_manager_comes_in_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    one = BlockedHost()
+    # Slots are matched at each heartbeat too.
+    one = BlockedHost(settings={"heartbeat.interval": "2 min", "heartbeat.timeout": "5 min"})
     bad = one.start_next("bad")
     one.world.run_for(BLOCKED_HOST_PATIENCE_MS - 100)
     assert one.used == []
