@@ -238,7 +238,7 @@ class _InProcessDriver:
         except (PortInUseError, ConfigurationError) as error:
             # Another one would end in the same way.
             assert self._listener is not None
-            self._listener.host_failed(error)
+            self._listener.interpreter_failed("", str(error), recoverable=False)
             reasons.append(str(error))
         except Exception as error:
             _LOG.exception("TaskManager %s could not be hosted", worker_id)

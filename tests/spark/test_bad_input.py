@@ -262,6 +262,46 @@ def test_a_data_port_that_two_task_managers_cannot_share(runs: Runs) -> None:
     assert "taskmanager.data.port" in line
 
 
+NEIGHBOURS = """
+from headrace.common import WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.core.lifecycle import ExecutionState
+
+def attempt():
+    (vertex,) = first.get_job_details().result().vertices
+    (subtask,) = vertex.subtasks
+    return subtask.state, subtask.attempt_number
+
+endless = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=10)
+env.from_source(endless, WatermarkStrategy.no_watermarks(), "endless").filter(lambda n: False).print()
+first = env.execute_async("first")
+while attempt()[0] is not ExecutionState.RUNNING:
+    pass
+numbers.print()
+try:
+    env.execute("second")
+except Exception as error:
+    print("SECOND", error)
+print("FIRST", *attempt())
+first.cancel().result()
+raise SystemExit
+"""
+
+
+def test_a_data_port_that_is_taken_fails_the_job_that_needs_it_and_no_other(runs: Runs) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as chosen:
+        port = chosen.getsockname()[1]
+    options = ("--master", "local[3]", "-D", f"taskmanager.data.port={port}")
+    program = headrace_run(runs.directory, HEAD + NEIGHBOURS, *options)
+    runs.made.append(program)
+    assert program.wait() == 0, program.report()
+    told = [line.strip() for line in program.out if line.startswith(("SECOND", "FIRST"))]
+    assert told[0].startswith(f"SECOND a TaskManager cannot start: port {port} on 127.0.0.1")
+    assert "taskmanager.data.port" in told[0]
+    assert told[1:] == ["FIRST ExecutionState.RUNNING 0"]
+    program.assert_nothing_is_left()
+
+
 def test_a_setting_of_spark_that_contradicts_is_refused(runs: Runs) -> None:
     line = runs.refused("numbers.print()\n", "-D", "spark.speculation=true")
     assert "spark.speculation=true" in line

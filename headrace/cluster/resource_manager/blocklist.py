@@ -1,10 +1,13 @@
 """Blocklist: hosts on which TaskManagers are lost again and again, and that get no slots for a while. Pure.
 
-A blocked host serves only what no other TaskManager can serve: a cluster whose hosts are all blocked goes on.
+A blocked host serves only what no other TaskManager can serve: a cluster whose hosts are all blocked goes on. Where
+TaskManagers come on demand, others are given the time to come (BlockedHostPatience).
 Source: Flink BlocklistTracker, MARK_BLOCKED; there whoever blocks a host decides when, here losses do.
 """
 
 from collections import deque
+from collections.abc import Container
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.cluster.resource_manager.options import (
@@ -13,6 +16,12 @@ from headrace.cluster.resource_manager.options import (
     BLOCKLIST_WINDOW,
 )
 from headrace.core.config import Settings
+from headrace.core.ids import JobId, ResourceId
+
+BLOCKED_HOST_PATIENCE_MS: Final = 20_000.0
+"""Time for which a job leaves free slots of blocked hosts alone while TaskManagers elsewhere may come."""
+_PASSED_OVER_LEAST: Final = 3
+"""TaskManagers on blocked hosts that a job of few slots may pass over."""
 
 
 class Blocklist:
@@ -56,3 +65,51 @@ class Blocklist:
             del self._blocked_until_ms[host]
             return False
         return True
+
+
+@dataclass
+class _Wait:
+    since_ms: float
+    passed_over: set[ResourceId] = field(default_factory=set[ResourceId])
+    is_over: bool = False
+
+
+class BlockedHostPatience:
+    """Decides which jobs pass over free slots of blocked hosts, as a host may put the next TaskManager elsewhere. Pure.
+
+    A job passes over as many TaskManagers as it needs slots, or three, for `BLOCKED_HOST_PATIENCE_MS`; after that it
+    takes what there is, until it has had all its slots. Times are monotonic milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._waits: dict[JobId, _Wait] = {}
+
+    def is_waiting(self, job_id: JobId) -> bool:
+        """Return whether a job has passed over a TaskManager, and its wait is not over."""
+        return job_id in self._waits and not self._waits[job_id].is_over
+
+    def passes_over(
+        self,
+        job_id: JobId,
+        worker_id: ResourceId,
+        slot_count: int,
+        now_ms: float,
+        *,
+        may_another_come: bool,
+    ) -> bool:
+        """Return whether a job that needs `slot_count` slots passes over a TaskManager on a blocked host."""
+        if not may_another_come and job_id not in self._waits:
+            return False
+        wait = self._waits.setdefault(job_id, _Wait(now_ms))
+        passed_over = wait.passed_over | {worker_id}
+        wait.is_over |= (
+            not may_another_come
+            or now_ms - wait.since_ms >= BLOCKED_HOST_PATIENCE_MS
+            or len(passed_over) > max(slot_count, _PASSED_OVER_LEAST)
+        )
+        wait.passed_over = passed_over
+        return not wait.is_over
+
+    def forget_others(self, job_ids: Container[JobId]) -> None:
+        """Forget all jobs but these, which lack slots."""
+        self._waits = {job: wait for job, wait in self._waits.items() if job in job_ids}

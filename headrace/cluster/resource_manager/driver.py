@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
-from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
+from headrace.core.resource_profile import JOB_ENVIRONMENT, UNSPECIFIED, ResourceProfile
 
 
 def remedy_where_alike(profile: ResourceProfile, usual: ResourceProfile) -> str:
@@ -40,7 +41,10 @@ class WorkerListener(Protocol):
         ...
 
     def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
-        """A worker cannot run by an interpreter that profiles name, and terminates; nor can others, if not later."""
+        """A worker cannot run by an interpreter that profiles name, and terminates; nor can others, if not later.
+
+        Empty: the worker is a usual one, and what its process is given keeps it from starting.
+        """
         ...
 
     def host_failed(self, error: BaseException) -> None:
@@ -121,6 +125,7 @@ class WorkerHost:
         self._sized: dict[ResourceId, ResourceProfile] = {}
         self._decommissioned: dict[ResourceId, str] = {}
         self._failure: BaseException | None = None
+        self._has_usual_registered = False
         self._is_closed = False
 
     @property
@@ -183,6 +188,8 @@ class WorkerHost:
         """Its TaskManager has registered: to the next ResourceManager it is one that may have slots in use."""
         with self._lock:
             self._note_start(worker_id)
+            if not self._sized.get(worker_id, UNSPECIFIED).python_executable:
+                self._has_usual_registered = True
 
     def _note_start(self, worker_id: ResourceId) -> None:
         if worker_id in self._is_started:
@@ -217,9 +224,16 @@ class WorkerHost:
 
     def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
         with self._lock:
-            listener = self._listener
+            listener, has_usual_registered = self._listener, self._has_usual_registered
         assert listener is not None
-        listener.interpreter_failed(interpreter, cause, recoverable=recoverable)
+        if interpreter:
+            listener.interpreter_failed(interpreter, cause, recoverable=recoverable)
+        elif has_usual_registered:
+            # Others could start: it is this host, or a port that may be free again.
+            listener.interpreter_failed(interpreter, cause, recoverable=True)
+        else:
+            # Not kept for the next ResourceManager, which hears it again where it still holds.
+            listener.host_failed(HostError(cause))
 
     def host_failed(self, error: BaseException) -> None:
         with self._lock:

@@ -135,7 +135,8 @@ BLOCKLIST_LOSSES: Final = ConfigOption(
     int,
     0,
     "TaskManagers lost within `headrace.blocklist.window` that block their host: its slots are then taken only where "
-    "no other host has any. 0 blocks no host.",
+    "no other host has any. Where TaskManagers come on demand and one comes there, a job asks for others, as many as "
+    "it needs slots or 3, while there is room for them, and takes its slots after 20 s. 0 blocks no host.",
     least=0,
 )
 BLOCKLIST_WINDOW: Final = ConfigOption(

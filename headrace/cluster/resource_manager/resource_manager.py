@@ -152,6 +152,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._job_masters,
             self._workers.handle,
             self._is_blocked,
+            self._workers.may_another_come,
             self._workers.profile_of,
             self._workers.refusal_of_size,
             self._workers.slot_capacity,

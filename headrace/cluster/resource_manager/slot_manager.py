@@ -9,8 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.checkpoint.options import member_of
+from headrace.cluster.resource_manager.blocklist import (
+    BLOCKED_HOST_PATIENCE_MS,
+    BlockedHostPatience,
+)
 from headrace.cluster.resource_manager.job_masters import JobMasters
 from headrace.cluster.resource_manager.options import (
+    BLOCKLIST_LOSSES,
     EXCLUSIVE_TASK_MANAGERS,
     FINE_GRAINED,
     LOAD_BALANCE_MODE,
@@ -21,6 +26,7 @@ from headrace.cluster.resource_manager.registered_task_managers import Registere
 from headrace.cluster.resource_manager.slot_matching import (
     AllocateSlot,
     AllocationAnswered,
+    BlockedHostPatienceEnded,
     MissingSlots,
     RequirementsDeclared,
     SlotEvent,
@@ -57,7 +63,8 @@ _REFUSED_SLOT_PAUSE_MS: Final = 100.0
 class SlotManager:
     """One per ResourceManager. `on_missing` hears after every event how many slots no TaskManager will serve.
 
-    TaskManagers that are blocked (`is_blocked`) serve what no other one can. `size_of` a worker tells for which profile
+    TaskManagers that are blocked (`is_blocked`) serve what no other one can; while another worker like one of them may
+    come (`may_another_come`), jobs wait for that for a while. `size_of` a worker tells for which profile
     it was asked for, if for one. `refusal_of_size(profile, usual)` says why no worker can have these resources, or
     nothing: who asks for them is told at once. `capacity()`: slots that the cluster can have, if anybody knows.
     """
@@ -70,6 +77,7 @@ class SlotManager:
         job_masters: JobMasters,
         on_missing: Callable[[SlotsMissing], None],
         is_blocked: Callable[[ResourceId], bool],
+        may_another_come: Callable[[ResourceId], bool],
         size_of: Callable[[ResourceId], ResourceProfile | None],
         refusal_of_size: Callable[[ResourceProfile, ResourceProfile], str],
         capacity: Callable[[], int | None],
@@ -82,6 +90,8 @@ class SlotManager:
         random = endpoint.rpc_service.random
         settings = endpoint.settings
         self._slots_per_worker: Final = settings.get_option(NUMBER_OF_TASK_SLOTS)
+        self._may_another_come: Final = may_another_come
+        self._blocked_host_patience: Final = BlockedHostPatience()
         self._size_of: Final = size_of
         self._refusal_of_size: Final = refusal_of_size
         self._expected: Final = expected_resources(settings)
@@ -95,6 +105,7 @@ class SlotManager:
             is_exclusive=settings.get_option(EXCLUSIVE_TASK_MANAGERS),
             are_spread_out=mode is TaskManagerLoadBalanceMode.SLOTS,
             is_blocked=is_blocked,
+            passes_over=self._passes_over,
             is_sized=lambda worker_id: not (size_of(worker_id) or UNSPECIFIED).is_unspecified,
             are_cut=settings.get_option(FINE_GRAINED),
             capacity=capacity,
@@ -118,6 +129,7 @@ class SlotManager:
         self.waiting_since_ms = {
             entry.job_id: self.waiting_since_ms.get(entry.job_id, now_ms) for entry in missing
         }
+        self._blocked_host_patience.forget_others(self.waiting_since_ms)
         self._tell_of_preferred()
         missing_count, sized = self._missing(missing)
         # Free slots that nobody may take yet will serve some of that, and TaskManagers that registered and have not
@@ -154,6 +166,37 @@ class SlotManager:
             )
         )
         self._ask_back()
+
+    def _passes_over(self, job_id: JobId, worker_id: ResourceId, slot_count: int) -> bool:
+        """Return whether a job waits for another TaskManager than this one on a blocked host; log begin and end."""
+        patience = self._blocked_host_patience
+        was_waiting = patience.is_waiting(job_id)
+        is_waiting = patience.passes_over(
+            job_id,
+            worker_id,
+            slot_count,
+            self._endpoint.clock.monotonic_ms(),
+            may_another_come=self._may_another_come(worker_id),
+        )
+        if is_waiting and not was_waiting:
+            _LOG.warning(
+                "TaskManager %s is on a blocked host (%s): job %s waits for another one for up to %g s, and then takes "
+                "its slots",
+                worker_id,
+                BLOCKLIST_LOSSES.key,
+                job_id.hex()[:8],
+                BLOCKED_HOST_PATIENCE_MS / 1000,
+            )
+            self._endpoint.schedule_run_async(
+                BLOCKED_HOST_PATIENCE_MS, lambda: self.handle(BlockedHostPatienceEnded())
+            )
+        elif was_waiting and not is_waiting:
+            _LOG.warning(
+                "job %s takes slots of a blocked host, as no TaskManager came on another one: give the cluster more "
+                "hosts, or find out why TaskManagers are lost there",
+                job_id.hex()[:8],
+            )
+        return is_waiting
 
     def _is_impatient(self, job_id: JobId) -> bool:
         since_ms = self.waiting_since_ms.get(job_id)

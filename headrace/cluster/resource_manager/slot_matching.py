@@ -95,6 +95,11 @@ class AllocationAnswered:
     is_accepted: bool
 
 
+@dataclass(frozen=True)
+class BlockedHostPatienceEnded:
+    """A job has passed over TaskManagers for long enough."""
+
+
 SlotEvent = (
     RequirementsDeclared
     | TaskManagerAdded
@@ -103,6 +108,7 @@ SlotEvent = (
     | SlotsReported
     | SlotFreed
     | AllocationAnswered
+    | BlockedHostPatienceEnded
 )
 
 
@@ -151,16 +157,18 @@ class SlotMatching:
     """All slots and all requirements. `new_allocation_id` draws ids.
 
     TaskManagers are filled in order of arrival; where slots `are_spread_out`, the one that is used least comes next.
-    Those that are blocked (`is_blocked`) come last. Those that were made for requests of one size (`is_sized`) serve no
-    request without one. Where slots are not `are_cut`, all are those that are always there. `capacity()` is the number
-    of slots that there can be, if that is known; a TaskManager has `slots_per_worker` of them. A job
-    `is_impatient` once it has waited for too long.
+    Those that are blocked (`is_blocked`) come last; they give nothing to a job that `passes_over` them, as it says for
+    the job, the TaskManager and the number of slots that the job needs. Those that were made for requests of one size
+    (`is_sized`) serve no request without one. Where slots are not `are_cut`, all are those that are always there.
+    `capacity()` is the number of slots that there can be, if that is known; a TaskManager has `slots_per_worker` of
+    them. A job `is_impatient` once it has waited for too long.
     """
 
     new_allocation_id: Callable[[], AllocationId]
     is_exclusive: bool = False
     are_spread_out: bool = False
     is_blocked: Callable[[ResourceId], bool] = lambda _: False
+    passes_over: Callable[[JobId, ResourceId, int], bool] = lambda *_: False
     is_sized: Callable[[ResourceId], bool] = lambda _: False
     are_cut: bool = True
     capacity: Callable[[], int | None] = lambda: None
@@ -208,6 +216,8 @@ class SlotMatching:
                 self._free(resource_id, allocation_id)
             case AllocationAnswered(resource_id, allocation_id, is_accepted):
                 self._answered(resource_id, allocation_id, is_accepted)
+            case BlockedHostPatienceEnded():
+                pass
         held = self._held()
         self._served = {job for job in (*self._served, *held) if job in self._requirements}
         self.admission = self._admit(held)
@@ -467,6 +477,8 @@ class SlotMatching:
         for resource_id, slots in self._in_order_of_choice():
             if self._owners.get(resource_id, job_id) != job_id:
                 continue
+            if self.is_blocked(resource_id) and self._passes_over(job_id, resource_id):
+                continue
             slot_index = self._choose(resource_id, slots, profile)
             if slot_index is not None:
                 allocation_id = self.new_allocation_id()
@@ -475,6 +487,12 @@ class SlotMatching:
                 self._changed(resource_id)
                 return AllocateSlot(resource_id, slot_index, job_id, allocation_id, profile)
         return None
+
+    def _passes_over(self, job_id: JobId, resource_id: ResourceId) -> bool:
+        if self.slot_counts(resource_id)[1] == 0:
+            return True  # Nothing is free: it is no choice.
+        slot_count = sum(each.slot_count for each in self._requirements[job_id])
+        return self.passes_over(job_id, resource_id, slot_count)
 
     def _choose(
         self, resource_id: ResourceId, slots: dict[int, _Slot], profile: ResourceProfile

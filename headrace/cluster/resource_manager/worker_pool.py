@@ -204,6 +204,14 @@ class WorkerPool:
         worker = self._workers.get(worker_id)
         return "" if worker is None else worker.leaving
 
+    def may_another_come(self, worker_id: ResourceId, monotonic_ms: float) -> bool:
+        """Return whether a worker like this one is on its way, or may be asked for now; never in a fixed pool."""
+        if self.limits.fixed_count is not None:
+            return False
+        profile = self.profile_of(worker_id)
+        places = self._places(profile)
+        return self._pending_of(profile) > 0 or self._allowed(places, monotonic_ms) >= places
+
     def profile_of(self, worker_id: ResourceId) -> ResourceProfile | None:
         """Return the size of a worker that was asked for because of it; None for the others."""
         worker = self._workers.get(worker_id)

@@ -190,6 +190,10 @@ class Workers:
         """Return the size of a worker that was asked for because of it; None for the others."""
         return self._pool.profile_of(worker_id)
 
+    def may_another_come(self, worker_id: ResourceId) -> bool:
+        """Return whether a worker like this one is on its way, or may be asked for now."""
+        return self._pool.may_another_come(worker_id, self._endpoint.clock.monotonic_ms())
+
     def decommissioned(self, worker_id: ResourceId) -> str:
         """Return why the host takes a worker away; empty where it does not."""
         return self._pool.decommissioned(worker_id)

@@ -223,17 +223,16 @@ class SparkResourceDriver:
 
     def _ended_with(self, worker_id: ResourceId, error: str | None) -> None:
         interpreter = self._interpreters.pop(worker_id, "")
-        unusable = None if error is None else unusable_worker(error)
-        if error is not None and interpreter:
-            failure = unusable_interpreter(error, interpreter)
-            # One that is given up, its job's or for lack of an executor, says nothing of the next.
-            if failure is not None and not self._lifecycles.is_given_up(worker_id):
+        # One that is given up, its job's or for lack of an executor, says nothing of the next.
+        if error is not None and not self._lifecycles.is_given_up(worker_id):
+            failure = (
+                unusable_interpreter(error, interpreter) if interpreter else unusable_worker(error)
+            )
+            if failure is not None:
+                # Trying again would only make the user wait for the same answer.
                 self._report().interpreter_failed(
                     interpreter, str(failure), recoverable=failure.recoverable
                 )
-        elif unusable is not None:
-            # Trying again would only make the user wait for the same answer.
-            self._report().host_failed(unusable)
         self._handle(JobEnded(worker_id, error))
 
     def _handle(self, event: WorkerEvent) -> None:

@@ -1,7 +1,13 @@
 """Blocklist: losses of a host within a window block it for a while."""
 
-from headrace.cluster.resource_manager.blocklist import Blocklist
+from headrace.cluster.resource_manager.blocklist import (
+    BLOCKED_HOST_PATIENCE_MS,
+    BlockedHostPatience,
+    Blocklist,
+)
 from headrace.core.config import Settings
+from headrace.core.ids import JobId
+from tests.unit.cluster.cluster_samples import JOB, OTHER_JOB, TM_1, TM_2
 
 SETTINGS = {
     "headrace.blocklist.lost-task-managers": "2",
@@ -46,3 +52,28 @@ def test_no_host_is_blocked_unless_a_number_is_set() -> None:
     blocklist = Blocklist(Settings({}))
     assert not any(blocklist.task_manager_lost("bad", now_ms) for now_ms in range(100))
     assert not blocklist.is_blocked("bad", 100)
+
+
+def test_each_job_waits_by_itself_and_again_once_it_has_had_all_its_slots() -> None:
+    patience = BlockedHostPatience()
+
+    def passes_over(job: JobId, now_ms: float) -> bool:
+        return patience.passes_over(job, TM_1, 1, now_ms, may_another_come=True)
+
+    assert passes_over(JOB, 0)
+    assert not passes_over(JOB, BLOCKED_HOST_PATIENCE_MS)
+    assert passes_over(OTHER_JOB, BLOCKED_HOST_PATIENCE_MS)
+    assert not passes_over(JOB, BLOCKED_HOST_PATIENCE_MS + 1)
+    patience.forget_others({OTHER_JOB})
+    assert passes_over(JOB, BLOCKED_HOST_PATIENCE_MS + 2)
+
+
+def test_a_wait_ends_for_good_when_no_other_task_manager_may_come() -> None:
+    patience = BlockedHostPatience()
+    assert not patience.passes_over(JOB, TM_1, 1, 0, may_another_come=False)
+    assert not patience.is_waiting(JOB)
+    assert patience.passes_over(JOB, TM_1, 1, 1, may_another_come=True)
+    assert patience.is_waiting(JOB)
+    assert not patience.passes_over(JOB, TM_2, 1, 2, may_another_come=False)
+    assert not patience.passes_over(JOB, TM_2, 1, 3, may_another_come=True)
+    assert not patience.is_waiting(JOB)

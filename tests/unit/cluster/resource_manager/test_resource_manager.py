@@ -1,10 +1,12 @@
 """ResourceManager between a scripted TaskManager, a scripted JobMaster and a driver that notes what it is asked."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import pytest
 
+from headrace.cluster.resource_manager.blocklist import BLOCKED_HOST_PATIENCE_MS
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import AllocationId, JobMasterId, ResourceId, ResourceManagerId, SlotId
 from headrace.core.resource_profile import ResourceProfile
@@ -172,6 +174,88 @@ def test_slots_of_a_blocked_host_are_taken_only_where_no_other_host_has_any() ->
     world.close()
 
 
+class BlockedHost:
+    """A cluster with TaskManagers on demand whose host 'bad' is blocked; its job lacks `slot_count` slots."""
+
+    def __init__(
+        self,
+        slot_count: int = 1,
+        worker_count_max: int | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.world = World({"headrace.blocklist.lost-task-managers": "1", **settings})
+        self.world.driver.max_worker_count = worker_count_max
+        self.world.declare(slot_count)
+        self._started = 0
+        lost = self.start_next("bad")
+        self.world.driver.listener.worker_terminated(lost, "killed with signal 9")
+        self.world.run_for(10)
+
+    def start_next(self, host: str) -> ResourceId:
+        """Start the worker that was asked for next."""
+        worker_id = self.world.driver.requested[self._started]
+        self._started += 1
+        self.world.register_with_slots(worker_id, host)
+        return worker_id
+
+    @property
+    def used(self) -> list[ResourceId]:
+        """Those that were asked for slots after the loss."""
+        requests = self.world.task_manager.script.called("request_slot")
+        return [request.slot_id.resource_id for (request,) in requests][1:]
+
+
+def test_a_new_task_manager_on_a_blocked_host_is_passed_over_for_another_one_and_released(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one = BlockedHost()
+    bad = one.start_next("bad")
+    assert one.used == []
+    good = one.start_next("good")
+    assert one.used == [good]
+    one.world.run_for(45_000)
+    assert one.world.driver.released == [WORKER, bad]
+    told = [text for text in caplog.messages if "blocked host" in text]
+    [text] = told
+    assert text.startswith(f"TaskManager {bad} is on a blocked host (headrace.blocklist.lost-")
+    one.world.close()
+
+
+def test_a_blocked_host_serves_at_once_where_there_is_no_room_for_another_task_manager() -> None:
+    one = BlockedHost(worker_count_max=1)
+    bad = one.start_next("bad")
+    assert one.used == [bad]
+    one.world.close()
+
+
+def test_a_blocked_host_serves_where_no_other_task_manager_comes_in_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Slots are matched at each heartbeat too.
+    one = BlockedHost(settings={"heartbeat.interval": "2 min", "heartbeat.timeout": "5 min"})
+    bad = one.start_next("bad")
+    one.world.run_for(BLOCKED_HOST_PATIENCE_MS - 100)
+    assert one.used == []
+    one.world.run_for(200)
+    assert one.used == [bad]
+    [text] = [text for text in caplog.messages if text.startswith("job ")]
+    assert text.startswith(f"job {JOB.hex()[:8]} takes slots of a blocked host, as no TaskManager")
+    one.world.close()
+
+
+@pytest.mark.parametrize(("slot_count", "passed_over_max"), [(1, 3), (4, 4)])
+def test_no_more_task_managers_are_passed_over_than_a_job_needs(
+    slot_count: int, passed_over_max: int
+) -> None:
+    one = BlockedHost(slot_count)
+    for _ in range(passed_over_max):
+        one.start_next("bad")
+        assert one.used == []
+    one.start_next("bad")
+    assert len(one.used) == slot_count
+    one.world.close()
+
+
 def test_a_silent_task_manager_is_lost_after_the_heartbeat_timeout(world: World) -> None:
     world.declare(1)
     world.register_with_slots()
@@ -273,6 +357,21 @@ def test_the_end_of_the_host_is_told(world: World) -> None:
     world.driver.listener.host_failed(error)
     world.run_for(10)
     assert world.failures == [error]
+
+
+@pytest.mark.parametrize("needed_count", [1, 2])
+def test_a_worker_that_cannot_start_is_told_to_jobs_that_lack_slots_and_others_keep_theirs(
+    world: World, needed_count: int
+) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    world.declare(needed_count)
+    world.driver.listener.interpreter_failed("", "port 50100 is in use", recoverable=False)
+    world.run_for(10)
+    told = world.job_master.script.called("notify_not_enough_resources")
+    assert told == [("port 50100 is in use", True)] * (needed_count - 1)
+    assert world.failures == []
+    assert world.job_master.script.called("disconnect_task_manager") == []
 
 
 def test_workers_are_asked_for_as_soon_as_a_host_that_was_lost_has_room_again(

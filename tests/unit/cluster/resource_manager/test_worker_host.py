@@ -2,6 +2,7 @@
 
 from headrace.cluster.resource_manager.driver import PreviousWorkers, WorkerHost
 from headrace.cluster.resource_manager.workers import worker_names
+from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from tests.unit.cluster.resource_manager.resource_manager_world import WORKER, NotingDriver, World
@@ -25,7 +26,7 @@ class NotingListener:
         self.heard.append(("decommissioned", worker_id, cause))
 
     def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
-        self.heard.append(("interpreter failed", interpreter, cause))
+        self.heard.append(("interpreter failed", interpreter, cause, recoverable))
 
     def host_failed(self, error: BaseException) -> None:
         self.heard.append(error)
@@ -84,3 +85,28 @@ def test_the_next_resource_manager_hears_which_workers_the_host_takes_away() -> 
     follower = NotingListener()
     host.open(follower)
     assert follower.heard == [("decommissioned", leaving, "sold")]
+
+
+def test_the_host_counts_as_failed_where_no_usual_worker_could_ever_start() -> None:
+    host, driver, (own, *_) = opened()
+    host.mark_started(own)
+    listener, follower = NotingListener(), NotingListener()
+    host.open(listener)
+    driver.listener.interpreter_failed("", "no package", recoverable=False)
+    [error] = listener.heard
+    assert isinstance(error, HostError) and str(error) == "no package"
+    host.open(follower)
+    assert follower.heard == [], "it finds out by itself whether that still holds"
+
+
+def test_a_usual_worker_that_cannot_start_may_do_so_later_where_another_one_could() -> None:
+    host, driver, (_, registered, *_) = opened()
+    host.mark_started(registered)
+    follower = NotingListener()
+    host.open(follower)
+    driver.listener.interpreter_failed("", "port in use", recoverable=False)
+    driver.listener.interpreter_failed("/opt/other", "no package", recoverable=False)
+    assert follower.heard == [
+        ("interpreter failed", "", "port in use", True),
+        ("interpreter failed", "/opt/other", "no package", False),
+    ]

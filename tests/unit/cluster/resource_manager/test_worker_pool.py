@@ -65,6 +65,29 @@ def test_no_more_workers_are_asked_for_than_the_host_can_run() -> None:
     assert "no more than 1 worker" in pool.describe_pending(1000, {JOB: 0})
 
 
+def test_another_worker_may_come_while_one_is_on_its_way_or_there_is_room() -> None:
+    pool = new_pool(replace(ON_DEMAND, max_count=2))
+    pool.handle(missing(2), 0)
+    pool.handle(WorkerRegistered(W1), 1)
+    assert pool.may_another_come(W1, 1), "the second one is on its way"
+    pool.handle(WorkerRegistered(W2), 2)
+    assert not pool.may_another_come(W1, 2), "the host is full"
+    pool.handle(WorkerLost(W2, "killed"), 3)
+    assert pool.may_another_come(W1, 3), "the host has room"
+
+
+def test_no_other_worker_comes_in_a_fixed_pool_or_one_of_another_size() -> None:
+    fixed = new_pool(replace(ON_DEMAND, fixed_count=2))
+    fixed.handle(missing(1), 0)
+    assert not fixed.may_another_come(W1, 0)
+    large = ResourceProfile(2.0)
+    pool = new_pool(replace(ON_DEMAND, max_count=3))
+    pool.handle(SlotsMissing(0, (), (), (large,)), 0)
+    pool.handle(WorkerRegistered(W1), 1)
+    pool.handle(SlotsMissing(1, ()), 2)
+    assert not pool.may_another_come(W1, 2), "a usual one is on its way, and there is no room"
+
+
 def test_no_more_workers_are_asked_for_than_slots_are_allowed() -> None:
     pool = new_pool(replace(ON_DEMAND, slots_per_worker=2, max_count=9, slots_max=5))
     assert pool.handle(missing(20), 0) == [RequestWorker(W1), RequestWorker(W2)]

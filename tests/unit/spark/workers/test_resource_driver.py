@@ -276,6 +276,38 @@ def test_an_interpreter_that_cannot_run_fails_its_workers_and_not_the_host() -> 
     assert reports.is_empty()
 
 
+PORT_IN_USE = (
+    "headrace.core.errors.PortInUseError: every port of 50100-50103 on 10.0.0.7 is in use: allow "
+    "more with 'taskmanager.data.port', or 0 for any free port"
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (PORT_IN_USE, "a TaskManager cannot start: every port of 50100-50103 on 10.0.0.7"),
+        (
+            "ModuleNotFoundError: No module named 'pyarrow'",
+            "TaskManagers cannot run in Spark's Python workers: ModuleNotFoundError",
+        ),
+    ],
+)
+def test_a_usual_worker_that_cannot_start_is_no_end_of_the_host(reason: str, told: str) -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    driver.request_worker(ONE, ANY)
+    assert reports.next() == ("started", "tm-1")
+    jobs.jobs[ONE].reason = reason
+    jobs.jobs[ONE].done = True
+    kind, cause = reports.next()
+    assert kind == "interpreter failed"
+    assert cause.startswith(f"False {told}")
+    assert reports.next()[0] == "terminated"
+    assert driver.failure is None
+    asyncio.run(driver.close())
+    assert reports.is_empty()
+
+
 def test_an_environment_that_one_host_could_not_make_may_be_made_later() -> None:
     jobs = ScriptedJobs()
     driver, reports = driver_over(jobs)
@@ -289,16 +321,26 @@ def test_an_environment_that_one_host_could_not_make_may_be_made_later() -> None
     asyncio.run(driver.close())
 
 
-def test_the_environment_of_a_worker_that_was_given_up_says_nothing() -> None:
+@pytest.mark.parametrize(
+    ("profile", "reason"),
+    [
+        (ANY.with_interpreter(ENVIRONMENT), str(EnvironmentNotMadeError.here("pip ended with -9"))),
+        (ANY, PORT_IN_USE),
+    ],
+    ids=["environment", "usual"],
+)
+def test_the_start_of_a_worker_that_was_given_up_says_nothing(
+    profile: ResourceProfile, reason: str
+) -> None:
     jobs = ScriptedJobs()
     driver, reports = driver_over(jobs, stop_grace_ms=60_000)
-    driver.request_worker(ONE, ANY.with_interpreter(ENVIRONMENT))
+    driver.request_worker(ONE, profile)
     assert reports.next() == ("started", "tm-1")
     driver.release_worker(ONE)
     # Behind the release in the queue, so that its start comes after it.
     driver.request_worker(TWO, ANY)
     assert reports.next() == ("started", "tm-2")
-    jobs.jobs[ONE].reason = str(EnvironmentNotMadeError.here("pip ended with -9"))
+    jobs.jobs[ONE].reason = reason
     jobs.jobs[ONE].done = True
     assert reports.next() == ("terminated", "released")
     asyncio.run(driver.close())
