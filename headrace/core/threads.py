@@ -173,13 +173,14 @@ class EventLoopThread:
     """A daemon thread that the constructor starts; `run` waits for a coroutine on it. Callable from other threads.
 
     Python ends a loop at `SystemExit` and `KeyboardInterrupt` from anything that runs on it, and whoever waits for the
-    loop would then wait for ever. This one goes on, and calls `on_fatal_error`.
+    loop would then wait for ever. This one goes on, and calls `on_fatal_error`. So it does where a timer or a callback
+    fails, of which nobody else would hear: what was to follow from it never comes.
     """
 
     def __init__(self, name: str) -> None:
         self.loop: Final[asyncio.AbstractEventLoop] = new_event_loop()
         self.on_fatal_error: Callable[[BaseException], None] | None = None
-        """Callback on the thread, with the exception that would have ended the loop."""
+        """Callback on the thread, with the exception."""
         self._is_stopping = False
         self._is_running = threading.Event()
         self._thread: Final = start_thread(name, self._body)
@@ -204,6 +205,7 @@ class EventLoopThread:
 
     def _body(self) -> None:
         asyncio.set_event_loop(self.loop)
+        self.loop.set_exception_handler(self._failed)
         self.loop.call_soon(self._is_running.set)
         try:
             while not self._is_stopping:
@@ -221,6 +223,15 @@ class EventLoopThread:
             )
             if self.on_fatal_error is not None:
                 self.loop.call_soon(self.on_fatal_error, error)
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if self.on_fatal_error is None or self._is_stopping:
+            return
+        # Only timers and callbacks have a handle: connections and tasks fail alone.
+        if "handle" in context and error is not None:
+            self.on_fatal_error(error)
 
     def _stop(self) -> None:
         self._is_stopping = True

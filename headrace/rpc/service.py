@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Hashable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
@@ -129,7 +129,7 @@ class RpcService(ABC):
         self._servers.pop(endpoint.endpoint_name, None)
 
     @contextlib.contextmanager
-    def forgetting_half_made(self) -> Iterator[None]:
+    def forgetting_half_made(self) -> Generator[None]:
         """Where the body raises, forget the endpoints that it has begun to make: they announce themselves first."""
         before = tuple(self._servers)
         try:
