@@ -52,7 +52,8 @@ class RemoteExecutor:
         # Two threads of a program may submit their first jobs at once.
         self._lock: Final = threading.Lock()
         self._client: RestClusterClient | None = None
-        self._configured_parallelism: int | None = None
+        self._configured: int | None = None
+        """`parallelism.default` of the cluster, 0 where it sets none; None until it was asked."""
         self._is_closed = False
 
     def submit(self, job_graph: JobGraph) -> JobClient:
@@ -83,15 +84,14 @@ class RemoteExecutor:
         Slots of other jobs are none of its own: it would wait for them with those that it got.
         """
         cluster = self._cluster()
-        if self._configured_parallelism is None:
-            settings = Settings(cluster.cluster_settings())
-            self._configured_parallelism = settings.get_option(PARALLELISM)
-        return self.known_parallelism() or max(1, cluster.slots_available())
+        if self._configured is None:
+            said = Settings(cluster.cluster_settings()).get_option(PARALLELISM)
+            self._configured = max(0, said)
+        return self._configured or max(1, cluster.slots_available())
 
     def known_parallelism(self) -> int | None:
         """Return the cluster's `parallelism.default` once it was asked: the number of free slots changes."""
-        said = self._configured_parallelism
-        return said if said is not None and said > 0 else None
+        return self._configured or None
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return self._cluster().list_completed_cluster_datasets()

@@ -12,9 +12,9 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (43, 5_110),
     "checkpoint": (22, 2_830),
-    "cli": (58, 5_940),
+    "cli": (58, 5_970),
     "client": (9, 730),
-    "cluster": (161, 17_690),
+    "cluster": (161, 17_590),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (58, 6_070),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (953, 99_810)
+WHEEL_CEILING: Final = (953, 99_750)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
