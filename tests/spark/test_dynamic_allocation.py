@@ -112,6 +112,6 @@ def test_task_managers_of_two_sizes_have_executors_of_their_own_which_go_when_th
 def test_a_stage_in_batch_mode_has_an_executor_of_its_own_with_the_memory_of_its_group(
     tmp_path: Path, cluster: StandaloneCluster, started: list[Program]
 ) -> None:
-    program = ended_job(tmp_path, cluster, started, "-D", "execution.runtime-mode=BATCH")
+    ended_job(tmp_path, cluster, started, "-D", "execution.runtime-mode=BATCH")
     sizes = memory_by_profile(cluster)
     assert sizes.pop("0") == "-Xmx512M" and [*sizes.values()] == ["-Xmx1324M"], sizes
