@@ -2,10 +2,10 @@
 
 Numbers are keyed by their remainders, so that each key comes `--records` / `--keys` times, far apart; a Python function
 counts those of each key in value state and gives the count when the key ends. With `--columns` a built-in aggregate
-counts them, and no function is called for a record; its figures are kept by themselves. Kept are the largest resident
-sizes of the Python workers and of Spark's JVM, what of them lay in swap, the bytes that a key's state takes in one
-process beside them where all of them are held in a dict, and the seconds of the job. Counts that do not add up are an
-error, as are more bytes of a worker than `--limit`.
+counts them, and no function is called for a record; its figures are kept by themselves. A Python worker may hold 2 GiB.
+Kept are the largest resident sizes of the Python workers and of Spark's JVM, what of them lay in swap, which must be
+nothing, the bytes that a key's state takes in one process beside them where all of them are held in a dict, and the
+seconds of the job. Counts that do not add up are an error, as are more bytes of a worker than `--limit`.
 
     python -m benchmarks.batch_keys [--records 40000000] [--keys 20000000] [--parallelism 2] [--limit 2147483648]
         [--columns]
@@ -24,6 +24,7 @@ from benchmarks.nexmark.queries import END_OF_INPUT
 from benchmarks.record import record_result
 from headrace import agg, col
 from headrace.common import Types, WatermarkStrategy
+from headrace.core.process.memory_parts import PROCESS_MEMORY
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 
@@ -31,6 +32,8 @@ SAMPLES_PER_SECOND: Final = 10
 SAMPLE_KEYS: Final = 1_000_000
 """Keys by which the size of one key's state in a dict is measured."""
 KIB: Final = 1_024
+WORKER_SIZE: Final = "2g"
+"""What each Python worker may hold; a subtask that holds more fails."""
 
 
 class Watch:
@@ -89,7 +92,13 @@ def bytes_of_key() -> int:
 def run(records: int, keys: int, parallelism: int, *, in_columns: bool) -> tuple[int, int]:
     """Run the job; return the number of keys and the sum of their counts."""
     env = StreamExecutionEnvironment.get_execution_environment()
-    env.configure({"execution.runtime-mode": "BATCH", "headrace.spark.master": "local[4]"})
+    env.configure(
+        {
+            "execution.runtime-mode": "BATCH",
+            "headrace.spark.master": "local[4]",
+            PROCESS_MEMORY.key: WORKER_SIZE,
+        }
+    )
     env.set_parallelism(parallelism)
     numbers = env.from_source(
         NumberSequenceSource(0, records - 1), WatermarkStrategy.no_watermarks(), "numbers"
@@ -136,6 +145,8 @@ def main() -> None:
     }
     if watch.largest["worker"] > asked.limit:
         raise ValueError(f"a worker took more than {asked.limit} bytes: {figures}")
+    if watch.swapped:
+        raise ValueError(f"processes lay in swap, where their sizes do not count it: {figures}")
     record_result("batch_keys_columns" if asked.columns else "batch_keys", figures)
 
 

@@ -14,13 +14,14 @@ Run it:
 
 import asyncio
 import importlib.util
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace import Row, StreamExecutionEnvironment, Time, Types, col
-from headrace.datastream import AsyncDataStream, AsyncFunction, RuntimeContext
+from headrace.datastream import AsyncDataStream, AsyncFunction, MapBatchesFunction, RuntimeContext
 from headrace.spark.session import spark_session
 
 WEIGHTS = [0.8, -0.5]
@@ -32,25 +33,32 @@ SCORED = pa.schema([("sensor", pa.int64()), ("heat", pa.float64()), ("score", pa
 VERDICT = Types.ROW_NAMED(["sensor", "verdict"], [Types.LONG(), Types.STRING()])
 
 
-def arrays() -> Any:
-    """The library of arrays: CuPy on a GPU, NumPy on a processor."""
-    if importlib.util.find_spec("cupy") is not None:
-        import cupy  # pyright: ignore[reportMissingImports]
-
-        if cupy.cuda.runtime.getDeviceCount():
-            return cupy
-    return np
-
-
-def score(readings: pa.RecordBatch) -> pa.RecordBatch:
+class Score(MapBatchesFunction):
     """A logistic model: each row's score depends on that row alone, however rows are cut into batches."""
-    xp = arrays()
-    heat, load = (xp.asarray(readings.column(name).to_numpy()) for name in ("heat", "load"))
-    scores = 1 / (1 + xp.exp(-(WEIGHTS[0] * heat + WEIGHTS[1] * load)))
-    # What is on a GPU comes back with `get`.
-    values = scores.get() if hasattr(scores, "get") else scores
-    columns = [readings.column("sensor"), readings.column("heat"), pa.array(values)]
-    return pa.RecordBatch.from_arrays(columns, schema=SCORED)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        # CuPy on the GPU that Spark keeps for this subtask, or the first one if it keeps none; NumPy on a processor.
+        self.xp: Any = np
+        self.device: Any = nullcontext()
+        if importlib.util.find_spec("cupy") is not None:
+            import cupy  # pyright: ignore[reportMissingImports]
+
+            if cupy.cuda.is_available():
+                infos = runtime_context.get_external_resource_infos("gpu")
+                self.xp = cupy
+                self.device = cupy.cuda.Device(
+                    min((int(info.address) for info in infos), default=0)
+                )
+
+    def map_batches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        xp = self.xp
+        with self.device:
+            heat, load = (xp.asarray(batch.column(name).to_numpy()) for name in ("heat", "load"))
+            scores = 1 / (1 + xp.exp(-(WEIGHTS[0] * heat + WEIGHTS[1] * load)))
+            # What is on a GPU comes back with `get`.
+            values = scores.get() if hasattr(scores, "get") else scores
+        columns = [batch.column("sensor"), batch.column("heat"), pa.array(values)]
+        return pa.RecordBatch.from_arrays(columns, schema=SCORED)
 
 
 class Judge(AsyncFunction[Row, Row]):
@@ -101,7 +109,7 @@ def main() -> None:
         "CAST(id % 7 AS double) AS load",
     )
     env = StreamExecutionEnvironment.get_execution_environment()
-    scored = env.from_dataframe(readings).map_batches(score, output_type=SCORED)
+    scored = env.from_dataframe(readings).map_batches(Score(), output_type=SCORED)
     suspicious = scored.filter(col("score") > LIMIT)
     verdicts = AsyncDataStream.unordered_wait(
         suspicious, Judge(), Time.seconds(30), capacity=64, output_type=VERDICT

@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     from headrace.functions.runtime_context import RuntimeContext
 
@@ -68,6 +70,14 @@ class MapPartitionFunction(Function):
     @abstractmethod
     def map_partition(self, values: Iterator[Any]) -> Iterable[Any] | None:
         """Return or yield the results; None for none. `values` can be read once."""
+
+
+class MapBatchesFunction(Function):
+    """The columns of a batch in, those of another one out."""
+
+    @abstractmethod
+    def map_batches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the result, which must not depend on how many rows a batch has."""
 
 
 class Order(enum.Enum):

@@ -1,5 +1,6 @@
 """Spark starts executors for TaskManagers that are needed, each of the size that is asked for, and ends idle ones."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,40 +48,70 @@ def memory_of(command: list[str]) -> str:
     return found
 
 
-def test_task_managers_of_two_sizes_have_executors_of_their_own_which_go_when_they_are_idle(
-    tmp_path: Path, started: list[Program]
-) -> None:
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
     lines = "".join(f"{key} {value}\n" for key, value in made_up_gpus(tmp_path, "worker").items())
     cluster = StandaloneCluster(
         tmp_path / "cluster", new_mark(), cores_per_worker=3, properties=lines
     )
+    yield cluster
+    cluster.end()
+
+
+def ended_job(
+    tmp_path: Path, cluster: StandaloneCluster, started: list[Program], *options: str
+) -> Program:
+    """The program with its job at its end, on executors that Spark starts as they are needed."""
     # Executors of the usual size have none: Spark wants to be told.
     own = {**made_up_gpus(tmp_path, "executor"), "spark.executor.resource.gpu.amount": "0"}
     given = [word for pair in own.items() for word in ("-D", "=".join(pair))]
-    try:
-        program = headrace_run(
-            tmp_path, PROGRAM, *cluster.options, *given,
-            "-D", "spark.dynamicAllocation.enabled=true",
-            "-D", "spark.dynamicAllocation.shuffleTracking.enabled=true",
-            "-D", "spark.dynamicAllocation.executorIdleTimeout=5s",
-            "-D", "spark.executor.cores=1",
-            "-D", "spark.executor.memory=512m",
-            "-D", "resourcemanager.taskmanager-timeout=1 s",
-            "-D", "taskmanager.memory.process.size=768 mb",
-            "-D", f"env.log.dir={tmp_path / 'logs'}",
-        )  # fmt: skip
-        started.append(program)
-        program.wait_for_line("ENDED", 240)
-        found = sorted(line.split("FOUND ")[1].strip() for line in program.out if "FOUND" in line)
-        assert found == ["0 1 none 2 g0,g1", "1 1 none 2 g0,g1"], program.report()
-        commands = [one.command.split("\0") for one in cluster.executors()]
-        sizes = {each[each.index("--resourceProfileId") + 1]: memory_of(each) for each in commands}
-        assert len(sizes) == len(commands) == 2, commands
-        # What the group asks for, the framework's 256, 64 of network and 192 of overhead, above what all JVMs have.
-        assert sizes.pop("0") == "-Xmx512M" and [*sizes.values()] == ["-Xmx1324M"], commands
-        logs = [path.read_text() for path in (tmp_path / "logs").rglob("taskmanager-*.log")]
-        limits = {log.split("ends once it holds more than ")[1].split(" of")[0] for log in logs}
-        assert limits == {"805.3 MB", "851.4 MB"}, "each is held to its own size"
-        wait_until(lambda: not cluster.executors(), 120, "idle executors have ended")
-    finally:
-        cluster.end()
+    program = headrace_run(
+        tmp_path, PROGRAM, *cluster.options, *given,
+        "-D", "spark.dynamicAllocation.enabled=true",
+        "-D", "spark.dynamicAllocation.shuffleTracking.enabled=true",
+        "-D", "spark.executor.cores=1",
+        "-D", "spark.executor.memory=512m",
+        "-D", "taskmanager.memory.process.size=768 mb",
+        "-D", f"env.log.dir={tmp_path / 'logs'}",
+        *options,
+    )  # fmt: skip
+    started.append(program)
+    program.wait_for_line("ENDED", 240)
+    return program
+
+
+def found_by(program: Program) -> list[str]:
+    """What the functions found, in order."""
+    return sorted(line.split("FOUND ")[1].strip() for line in program.out if "FOUND" in line)
+
+
+def memory_by_profile(cluster: StandaloneCluster) -> dict[str, str]:
+    """The memory of each executor, by the number of its resource profile: 0 for the usual one."""
+    commands = [one.command.split("\0") for one in cluster.executors()]
+    sizes = {each[each.index("--resourceProfileId") + 1]: memory_of(each) for each in commands}
+    assert len(sizes) == len(commands), commands
+    return sizes
+
+
+def test_task_managers_of_two_sizes_have_executors_of_their_own_which_go_when_they_are_idle(
+    tmp_path: Path, cluster: StandaloneCluster, started: list[Program]
+) -> None:
+    idle = ("-D", "spark.dynamicAllocation.executorIdleTimeout=5s")
+    released = ("-D", "resourcemanager.taskmanager-timeout=1 s")
+    program = ended_job(tmp_path, cluster, started, *idle, *released)
+    assert found_by(program) == ["0 1 none 2 g0,g1", "1 1 none 2 g0,g1"], program.report()
+    sizes = memory_by_profile(cluster)
+    # What the group asks for, the framework's 256, 64 of network and 192 of overhead, above what all JVMs have.
+    assert sizes.pop("0") == "-Xmx512M" and [*sizes.values()] == ["-Xmx1324M"], sizes
+    logs = [path.read_text() for path in (tmp_path / "logs").rglob("taskmanager-*.log")]
+    limits = {log.split("ends once it holds more than ")[1].split(" of")[0] for log in logs}
+    assert limits == {"805.3 MB", "851.4 MB"}, "each is held to its own size"
+    wait_until(lambda: not cluster.executors(), 120, "idle executors have ended")
+
+
+def test_a_stage_in_batch_mode_has_an_executor_of_its_own_with_the_memory_of_its_group(
+    tmp_path: Path, cluster: StandaloneCluster, started: list[Program]
+) -> None:
+    ended_job(tmp_path, cluster, started, "-D", "execution.runtime-mode=BATCH")
+    sizes = memory_by_profile(cluster)
+    assert sizes.pop("0") == "-Xmx512M" and [*sizes.values()] == ["-Xmx1324M"], sizes

@@ -55,6 +55,7 @@ from headrace.functions.record import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
+    MapBatchesFunction,
     MapFunction,
     Partitioner,
 )
@@ -196,7 +197,7 @@ class DataStream(StreamProperties):
 
     def map_batches(
         self,
-        func: Callable[[pa.RecordBatch], pa.RecordBatch],
+        func: Callable[[pa.RecordBatch], pa.RecordBatch] | MapBatchesFunction,
         output_type: "TypeLike | pa.Schema" = None,
     ) -> "DataStream":
         """Turn every `pyarrow.RecordBatch` of the stream's columns into another one.
@@ -205,8 +206,7 @@ class DataStream(StreamProperties):
         batch has is no fact about the stream: results must not depend on it. Event time is kept where `func` keeps
         the number of rows.
         """
-        if not callable(func):
-            raise TypeError(f"map_batches needs a callable, not {func!r}")
+        check_function(func, MapBatchesFunction)
         return self._then(
             MapBatchesSpec(func),
             resolve_type(output_type, default=self.get_type()),

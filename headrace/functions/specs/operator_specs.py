@@ -57,7 +57,7 @@ class FilterSpec(FunctionSpec):
 
 @dataclass(frozen=True)
 class MapBatchesSpec(FunctionSpec):
-    """`map_batches`: callable from pyarrow RecordBatch (data columns) to RecordBatch of the output schema.
+    """`map_batches`: MapBatchesFunction or callable, from a batch of the data columns to one of the output schema.
 
     Rows keep their timestamps where their number is unchanged; a function that changes it gives up event time.
     """

@@ -19,21 +19,28 @@ from headrace.functions.specs.operator_specs import (
     SelectExpressionsSpec,
 )
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.runtime.user_code import user_error
+from headrace.operators.runtime.user_code import FunctionOperator, method_of, user_error
 
 
-class MapBatchesOperator(OneInputOperator):
+class MapBatchesOperator(FunctionOperator, OneInputOperator):
     """Calls the function with the data columns of each batch; it returns columns of the output type's schema.
 
     Where the number of rows stays the same they keep their timestamps; otherwise event time is given up.
     """
 
+    is_per_record = False
+
     def __init__(self, spec: MapBatchesSpec) -> None:
-        self._function = spec.function
+        super().__init__(spec)
+        self._call = method_of(spec.function, "map_batches")
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._open_function(None)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         try:
-            made = self._as_columns(self._function(batch.columns()))
+            made = self._as_columns(self._call(batch.columns()))
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         timestamps = batch.timestamps if made.num_rows == batch.num_rows else None

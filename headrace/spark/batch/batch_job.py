@@ -94,7 +94,6 @@ _CONF: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
     # One value may hold many rows.
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
-    "spark.sql.session.timeZone": "UTC",
     # Names in backticks are names.
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
@@ -205,7 +204,9 @@ class BatchJob:
         if payload.function is not None:
             operator, function = output.operator, payload.function
             scope = scope_of_job(self._graph.job_id, operator.operator_id)
-            call_batch_function(operator.name, function.function_id, df, scope, COMMIT_ID)
+            # A view that the function makes is one that the program's session finds.
+            given = in_session(self._program_spark, df)
+            call_batch_function(operator.name, function.function_id, given, scope, COMMIT_ID)
             return
         try:
             writer = df.write.format(payload.format).mode(payload.mode)

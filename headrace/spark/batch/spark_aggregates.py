@@ -56,6 +56,7 @@ from headrace.task.user_payloads import load_specs, load_types
 
 _LOG: Final = logging.getLogger(__name__)
 _ANSI: Final = "spark.sql.ansi.enabled"
+_TIME_ZONE: Final = "spark.sql.session.timeZone"
 _DAY_MS: Final = 86_400_000
 _TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *INTEGERS)
 _OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
@@ -307,8 +308,11 @@ def _partial_results(frame: DataFrame, plan: AggregatePlan, operator_name: str) 
     picked = [(name, alias) for alias, name in keys.items()] + list(values.items())
     texts = [f"`{plan.columns[name]}` AS {alias}" for name, alias in picked]
     # Texts of SQL: a method of a Column makes about ten calls of the JVM.
-    rows = frame.selectExpr(*texts, f"{begin} AS s")
-    with _wrapping(frame.sparkSession):
+    # A timestamp without a zone is one of UTC, as in Arrow, wherever the session is.
+    with _analysed_with(frame.sparkSession, _TIME_ZONE, "UTC"):
+        rows = frame.selectExpr(*texts, f"{begin} AS s")
+    # Sums wrap beyond 64 bits, as ours do: in ANSI mode they fail the job.
+    with _analysed_with(frame.sparkSession, _ANSI, "false"):
         grouped = rows.groupBy(*keys, "s").agg(*map(F.expr, _aggregates(aggregation, values)))
     return grouped.toDF(*map(dataframe_column, range(len(grouped.columns))))
 
@@ -363,14 +367,12 @@ def physical_plan(spark: SparkSession, df: DataFrame) -> str:
 
 
 @contextmanager
-def _wrapping(spark: SparkSession) -> Generator[None]:
-    """Have sums that are made meanwhile wrap beyond 64 bits, as ours do: in ANSI mode they fail the job.
-
-    Spark asks for the mode when it makes the expression, and so no other one changes.
-    """
-    before = spark.conf.get(_ANSI)
-    spark.conf.set(_ANSI, "false")
+def _analysed_with(spark: SparkSession, key: str, value: str) -> Generator[None]:
+    """Have expressions that are made meanwhile keep a setting: Spark asks for it as it analyses them, and no others."""
+    before = spark.conf.get(key)
+    spark.conf.set(key, value)
     try:
         yield
     finally:
-        spark.conf.set(_ANSI, before or "true")
+        assert before is not None, f"{key} has a default"
+        spark.conf.set(key, before)

@@ -242,6 +242,10 @@ def test_map_batches_takes_a_schema_or_keeps_the_type(env: StreamExecutionEnviro
         (lambda s: s.map(3), "The input must be a MapFunction or a callable function"),
         (lambda s: s.map(Plus), "the class Plus itself; pass an instance of it"),
         (lambda s: s.flat_map("x"), "The input must be a FlatMapFunction or a callable function"),
+        (
+            lambda s: s.map_batches(3),
+            "The input must be a MapBatchesFunction or a callable function",
+        ),
         (lambda s: s.filter(None), "The input must be a FilterFunction or a callable function"),
         (lambda s: s.process(lambda v: v), "The input must be a ProcessFunction"),
         (

@@ -1,6 +1,6 @@
 """Operators on columns: map_batches, expressions, projection of tuples, and what does not fit."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,6 +9,8 @@ import pytest
 from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
+from headrace.functions.record import MapBatchesFunction
+from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.specs.operator_specs import (
     CacheSpec,
     FilterExpressionSpec,
@@ -52,6 +54,49 @@ def test_map_batches_may_change_the_row_count_and_then_gives_up_event_time() -> 
     nothing = _harness(MapBatchesSpec(lambda batch: batch.slice(3)))
     nothing.perform(ROWS)
     assert nothing.output.batches == []
+
+
+class Times(MapBatchesFunction):
+    """Multiplies by the parallelism, and fails as it is opened where that is one."""
+
+    calls: ClassVar[list[str]] = []
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.calls.append("open")
+        self.factor = runtime_context.get_number_of_parallel_subtasks()
+        if self.factor == 1:
+            raise ValueError("nothing to multiply by")
+
+    def map_batches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self.calls.append("map_batches")
+        a = pc.multiply(batch.column("a"), self.factor)
+        return pa.record_batch({"a": a, "b": batch.column("b")})
+
+    def close(self) -> None:
+        self.calls.append("close")
+        raise OSError("the model does not end")
+
+
+def test_a_function_of_batches_is_opened_and_closed_once() -> None:
+    Times.calls.clear()
+    harness = OperatorHarness(
+        MapBatchesSpec(Times()),
+        input_types=[ROW],
+        output_type=ROW,
+        operator_name="Columns",
+        parallelism=3,
+    )
+    harness.perform(ROWS)
+    assert [row.a for row, _ in harness.output.timed_rows] == [3, None, 9]
+    with pytest.raises(UserCodeError, match=r"(?s)the model does not end.*'Columns'"):
+        harness.close()
+    harness.close()
+    assert Times.calls == ["open", "map_batches", "close"]
+
+
+def test_a_function_of_batches_that_cannot_be_opened_fails_its_operator_by_name() -> None:
+    with pytest.raises(UserCodeError, match=r"(?s)nothing to multiply by.*'Columns'"):
+        _harness(MapBatchesSpec(Times()))
 
 
 @pytest.mark.parametrize(
