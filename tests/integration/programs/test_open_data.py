@@ -121,6 +121,7 @@ def test_a_preview_leaves_a_log_of_batches_to_the_program(
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "log")
     # More than there are, so that it runs while many checkpoints would be taken.
     assert len(numbers.preview(6, timeout_s=2)) == 5
+    assert log.first_number == 1
     assert sorted(numbers.to_arrow(limit=5)["n"].to_pylist()) == [1, 2, 3, 4, 5]
 
 
