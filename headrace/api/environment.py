@@ -27,6 +27,7 @@ from headrace.api.function_checks import call_site, check_collection, check_name
 from headrace.api.settings.checkpoint_config import check_checkpoints
 from headrace.api.settings.environment_settings import EnvironmentSettings
 from headrace.api.settings.job_artifacts import job_artifacts
+from headrace.api.settings.preview_settings import PREVIEW_SETTINGS
 from headrace.api.stream_graph_generator import GraphDefaults, generate_stream_graph
 from headrace.api.streams.cached_streams import CachedDataStream, CachedStreams, cache_stream
 from headrace.api.streams.data_stream import DataStream
@@ -43,7 +44,6 @@ from headrace.api.transformations import (
     united,
     upstreams_of,
 )
-from headrace.checkpoint.options import INTERVAL, RECOVERY_PATH
 from headrace.core.config import Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import (
@@ -82,10 +82,7 @@ from headrace.graph.job_graph_generator import (
 from headrace.graph.operator_ids import operator_ids
 from headrace.graph.pipeline_options import (
     DEFAULT_JOB_NAME,
-    IS_PREVIEW,
     PIPELINE_NAME,
-    RUNTIME_MODE,
-    RuntimeExecutionMode,
     runs_in_batch,
 )
 from headrace.graph.stream_graph import NodeRole, StreamGraph
@@ -95,15 +92,6 @@ SOURCES: Final = "headrace.sources"
 """Entry points of connectors for which the environment has a method."""
 _DATAFRAME_BRIDGES: Final = "headrace.dataframe_bridges"
 """Entry points of libraries whose DataFrames become sources."""
-
-_PREVIEW_SETTINGS: Final = {
-    # The program's own job reads on from its checkpoints: sources may delete, or commit as read, what these hold.
-    INTERVAL.key: "0 ms",
-    RECOVERY_PATH.key: "",
-    # In BATCH mode there are no records before the job's end.
-    RUNTIME_MODE.key: RuntimeExecutionMode.STREAMING.name,
-    IS_PREVIEW.key: "true",
-}
 
 _FORGOTTEN: Final = (
     "The last execute() started no job, and like every execute() it removed the sinks from the environment: add the "
@@ -399,7 +387,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         The job runs in STREAMING mode, from no snapshot and without checkpoints.
         """
         sink = self._collect_sink_beside(stream)
-        client, program = self._submit(f"Preview of {stream!r}", (sink,), _PREVIEW_SETTINGS)
+        client, program = self._submit(f"Preview of {stream!r}", (sink,), PREVIEW_SETTINGS)
         sink_id = operator_ids(program)[sink.transformation_id]
         return CloseableIterator(client, sink_id, batch_type_of(sink))
 

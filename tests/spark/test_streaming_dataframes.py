@@ -84,7 +84,8 @@ env.set_parallelism(2)
 rows = env.from_dataframe(files, trigger={"availableNow": True}, checkpoint_location="query")
 print("PREVIEW", [len(rows.preview(500, timeout_s=100)) for _ in range(2)])
 print("LOCATIONS", [path.name for path in here.glob("query*")])
-print("ALL", sorted(rows.to_arrow()["id"].to_pylist()) == list(range(600)))
+with rows.execute_and_collect() as found:
+    print("ALL", sorted(row.id for row in found) == list(range(600)))
 print("LOCATIONS", [path.name for path in here.glob("query*")])
 
 env.set_runtime_mode(RuntimeExecutionMode.BATCH)

@@ -6,6 +6,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.client.program_end import unexecuted_operator
+from headrace.api.settings.preview_settings import PREVIEW_SETTINGS, settings_for_cluster
 from headrace.api.streams import stream_results
 from headrace.api.streams.stream_results import StreamPreview, stream_html
 from headrace.checkpoint.options import INTERVAL, RECOVERY_PATH
@@ -77,6 +78,9 @@ def test_a_preview_begins_anew_in_streaming_mode_and_takes_no_checkpoints(
     settings = Settings(executor.last.settings)
     assert settings.get_option(IS_PREVIEW) and not runs_in_batch(settings)
     assert settings.duration_ms(INTERVAL) == 0 and settings.get_option(RECOVERY_PATH) == ""
+    # A cluster that starts with it gives its settings to later jobs.
+    of_cluster = settings_for_cluster(executor.last.settings)
+    assert PREVIEW_SETTINGS.keys().isdisjoint(of_cluster)
     numbers.print()
     env.execute_async()
     settings = Settings(executor.last.settings)
@@ -84,6 +88,7 @@ def test_a_preview_begins_anew_in_streaming_mode_and_takes_no_checkpoints(
     assert runs_in_batch(settings) == (mode != "STREAMING")
     assert settings.duration_ms(INTERVAL) == 1000
     assert settings.get_option(RECOVERY_PATH) == "savepoints/1"
+    assert settings_for_cluster(executor.last.settings) == executor.last.settings
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
