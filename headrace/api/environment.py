@@ -15,6 +15,7 @@ from headrace.api.client.job_client import (
 )
 from headrace.api.executors import (
     ATTACHED,
+    PREVIEW_SETTINGS,
     PipelineExecutor,
     executor_for,
     job_finished,
@@ -27,7 +28,6 @@ from headrace.api.function_checks import call_site, check_collection, check_name
 from headrace.api.settings.checkpoint_config import check_checkpoints
 from headrace.api.settings.environment_settings import EnvironmentSettings
 from headrace.api.settings.job_artifacts import job_artifacts
-from headrace.api.settings.preview_settings import PREVIEW_SETTINGS
 from headrace.api.stream_graph_generator import GraphDefaults, generate_stream_graph
 from headrace.api.streams.cached_streams import CachedDataStream, CachedStreams, cache_stream
 from headrace.api.streams.data_stream import DataStream

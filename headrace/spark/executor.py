@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
+from headrace.api.executors import settings_for_cluster
 from headrace.api.settings.job_artifacts import python_files, with_environment, with_python_files
-from headrace.api.settings.preview_settings import settings_for_cluster
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.options import (
     DELETE_ON_COMMIT,

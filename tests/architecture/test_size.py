@@ -10,7 +10,7 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (43, 5_110),
+    "api": (43, 5_130),
     "checkpoint": (22, 2_830),
     "cli": (58, 5_940),
     "client": (9, 730),
@@ -21,15 +21,15 @@ CEILINGS: Final = {
     "datastream": (39, 400),
     "functions": (28, 3_050),
     "gateways": (15, 1_130),
-    "graph": (11, 1_470),
+    "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_260),
     "network": (82, 9_390),
-    "operators": (49, 6_020),
+    "operators": (49, 6_030),
     "rest": (79, 7_940),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_440),
-    "spark": (64, 7_820),
+    "spark": (64, 7_830),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (953, 99_720)
+WHEEL_CEILING: Final = (953, 99_750)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

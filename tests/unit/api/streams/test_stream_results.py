@@ -6,7 +6,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.client.program_end import unexecuted_operator
-from headrace.api.settings.preview_settings import PREVIEW_SETTINGS, settings_for_cluster
+from headrace.api.executors import PREVIEW_SETTINGS, settings_for_cluster
 from headrace.api.streams import stream_results
 from headrace.api.streams.stream_results import StreamPreview, stream_html
 from headrace.checkpoint.options import INTERVAL, RECOVERY_PATH
