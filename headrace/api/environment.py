@@ -15,6 +15,7 @@ from headrace.api.client.job_client import (
 )
 from headrace.api.executors import (
     ATTACHED,
+    PREVIEW_SETTINGS,
     PipelineExecutor,
     executor_for,
     job_finished,
@@ -309,18 +310,25 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return client_and_graph
 
     def _submit(
-        self, job_name: str | None, leaves: Sequence[OperatorTransformation] | None = None
+        self,
+        job_name: str | None,
+        leaves: Sequence[OperatorTransformation] | None = None,
+        changes: Mapping[str, str] | None = None,
     ) -> tuple[JobClient, StreamGraph]:
-        executor, graph, job_graph = self._job_graph(job_name, leaves)
+        executor, graph, job_graph = self._job_graph(job_name, leaves, changes)
         client = executor.submit(job_graph)
         job_submitted(client)
         self._cached_streams.submitted(job_graph, graph, client)
         return client, graph
 
     def _job_graph(
-        self, job_name: str | None, leaves: Sequence[OperatorTransformation] | None
+        self,
+        job_name: str | None,
+        leaves: Sequence[OperatorTransformation] | None,
+        changes: Mapping[str, str] | None = None,
     ) -> tuple[PipelineExecutor, StreamGraph, JobGraph]:
-        settings = self._settings.to_settings()
+        """Plan the job of `leaves`; `changes` are settings that win over the program's."""
+        settings = self._settings.to_settings().with_values(changes or {})
         said = self._stream_graph(job_name, known_parallelism(settings), leaves)
         check_program(said, settings)
         _check_targets(said)
@@ -348,13 +356,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._cached_streams.invalidate_data_set(dataset_id)
 
     def execute_and_collect_stream(
-        self, stream: DataStream, job_name: str | None
+        self, stream: DataStream, job_name: str | None, limit: int | None = None
     ) -> CloseableIterator:
-        """Run the program with a collect sink at `stream`; called by `DataStream.execute_and_collect`."""
+        """Run the program with a collect sink at `stream`; called by `DataStream.execute_and_collect`.
+
+        `limit`: records that will be taken, at most.
+        """
         collected = stream.collected_stream()
         batch_type = batch_type_of(collected.transformation)
         sink = self.add_operator(
-            CollectSinkSpec(), (collected.transformation,), batch_type, role=NodeRole.SINK
+            CollectSinkSpec(limit), (collected.transformation,), batch_type, role=NodeRole.SINK
         )
         sink.set_parallelism(1)
         client, program = self._execute_async(job_name)
@@ -371,9 +382,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return client
 
     def preview_stream(self, stream: DataStream) -> CloseableIterator:
-        """Run what makes `stream`, and no other sink; called by `DataStream.preview`. The program stays as it is."""
+        """Run what makes `stream`, and no other sink; called by `DataStream.preview`. The program stays as it is.
+
+        The job runs in STREAMING mode, from no snapshot and without checkpoints.
+        """
         sink = self._collect_sink_beside(stream)
-        client, program = self._submit(f"Preview of {stream!r}", (sink,))
+        client, program = self._submit(f"Preview of {stream!r}", (sink,), PREVIEW_SETTINGS)
         sink_id = operator_ids(program)[sink.transformation_id]
         return CloseableIterator(client, sink_id, batch_type_of(sink))
 

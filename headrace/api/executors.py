@@ -5,9 +5,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from headrace.checkpoint.options import INTERVAL, RECOVERY_PATH
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
+from headrace.graph.pipeline_options import IS_PREVIEW, RUNTIME_MODE, RuntimeExecutionMode
 
 if TYPE_CHECKING:
     from headrace.api.client.job_client import JobClient, JobExecutionResult
@@ -33,6 +35,15 @@ _ALIASES: Final = {"application": "spark", "local": "spark", SESSION: REMOTE}
 PER_JOB: Final = "per-job"
 _ELSEWHERE: Final = (REMOTE, PER_JOB)
 
+PREVIEW_SETTINGS: Final = {
+    # The program's own job reads on from its checkpoints: sources may delete, or commit as read, what these hold.
+    INTERVAL.key: "0 ms",
+    RECOVERY_PATH.key: "",
+    # In BATCH mode there are no records before the job's end.
+    RUNTIME_MODE.key: RuntimeExecutionMode.STREAMING.name,
+    IS_PREVIEW.key: "true",
+}
+"""Settings of a preview's job, which win over those of the program."""
 ATTACHED: Final = ConfigOption(
     "execution.attached",
     bool,
@@ -223,3 +234,10 @@ def _made_for(settings: Settings) -> PipelineExecutor | None:
         if not isinstance(executor, SelectiveExecutor) or executor.serves(settings):
             return executor
     return None
+
+
+def settings_for_cluster(job: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a job that a cluster may start with: none of a preview's own, as later jobs get them."""
+    is_preview = Settings(job).get_option(IS_PREVIEW)
+    own = PREVIEW_SETTINGS.keys() if is_preview else ()
+    return {key: value for key, value in job.items() if key not in own}

@@ -315,6 +315,15 @@ def runs_in_batch(settings: Settings) -> bool:
     return settings.get_option(RUNTIME_MODE) == RuntimeExecutionMode.BATCH.name
 
 
+IS_PREVIEW: Final = ConfigOption(
+    "headrace.preview",
+    bool,
+    default=False,
+    doc="Whether the job is a preview: queries of streaming DataFrames do not use their `checkpoint_location`. "
+    "`DataStream.preview` sets it.",
+)
+
+
 APPROXIMATE_LOCAL_RECOVERY: Final = ConfigOption(
     "execution.state-recovery.approximate-local-recovery",
     bool,

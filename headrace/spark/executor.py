@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
+from headrace.api.executors import settings_for_cluster
 from headrace.api.settings.job_artifacts import python_files, with_environment, with_python_files
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.options import (
@@ -262,7 +263,8 @@ class SparkExecutor:
             if self._host is None:
                 # Before Spark is started, which takes long; where a session was lost, this is in place already.
                 self._handlers.callback(end_in_order_when_terminated())
-                settings = Settings({**(program or {}), **self._settings.to_dict()})
+                given = settings_for_cluster(program or {})
+                settings = Settings({**given, **self._settings.to_dict()})
                 _refuse_high_availability(settings)
                 host = _host_class()(settings, log_folder=self._log_folder)
                 try:

@@ -10,26 +10,26 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (43, 5_110),
+    "api": (43, 5_120),
     "checkpoint": (22, 2_830),
     "cli": (58, 5_970),
     "client": (9, 730),
-    "cluster": (161, 17_590),
+    "cluster": (161, 17_690),
     "common": (20, 110),
     "connectors": (59, 6_190),
-    "core": (58, 6_070),
+    "core": (58, 6_080),
     "datastream": (39, 400),
     "functions": (28, 3_050),
     "gateways": (15, 1_130),
-    "graph": (11, 1_470),
+    "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_260),
     "network": (82, 9_390),
-    "operators": (49, 6_020),
+    "operators": (49, 6_030),
     "rest": (79, 7_940),
-    "rpc": (18, 2_610),
+    "rpc": (18, 2_620),
     "shuffle_service": (13, 1_440),
-    "spark": (64, 7_820),
+    "spark": (64, 7_840),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (953, 99_750)
+WHEEL_CEILING: Final = (953, 99_920)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

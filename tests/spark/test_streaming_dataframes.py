@@ -65,6 +65,48 @@ def test_each_row_of_a_streaming_dataframe_comes_once_although_a_task_manager_is
     program.assert_nothing_is_left()
 
 
+PREVIEWED = """
+import pathlib
+from headrace.common import Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+here = pathlib.Path.cwd()
+(here / "in").mkdir()
+for index in range(6):
+    lines = "".join(f"{number}\\n" for number in range(index * 100, index * 100 + 100))
+    (here / "in" / f"{index}.csv").write_text(lines)
+files = spark_session().readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
+files = files.csv(str(here / "in"))
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+rows = env.from_dataframe(files, trigger={"availableNow": True}, checkpoint_location="query")
+print("PREVIEW", [len(rows.preview(500, timeout_s=100)) for _ in range(2)])
+print("LOCATIONS", [path.name for path in here.glob("query*")])
+with rows.execute_and_collect() as found:
+    print("ALL", sorted(row.id for row in found) == list(range(600)))
+print("LOCATIONS", [path.name for path in here.glob("query*")])
+
+env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+# It ends after hours.
+slow = DataGeneratorSource(lambda n: n, 1_000_000, Types.LONG(), rows_per_second=50)
+print("BATCH", len(env.from_source(slow, WatermarkStrategy.no_watermarks(), "slow").preview(3, timeout_s=100)))
+"""
+
+
+def test_a_preview_leaves_the_query_of_the_program_as_it_is_and_shows_rows_of_batch_mode_early(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, PREVIEWED, "--master", "local[4]", *OPTIONS)
+    started.append(program)
+    assert program.wait(240) == 0, program.report()
+    told = [line.strip() for line in program.out]
+    expected = ["PREVIEW [500, 500]", "LOCATIONS []", "ALL True", "LOCATIONS ['query']", "BATCH 3"]
+    assert [line for line in told if line in expected] == expected, program.report()
+    program.assert_nothing_is_left()
+
+
 STOPPED = """
 import pathlib, time
 from headrace.common import Configuration, Types

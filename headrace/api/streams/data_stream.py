@@ -426,7 +426,7 @@ class DataStream(StreamProperties):
 
         An iterator that is also a context manager; closing it ends the job. With `limit` a list of at most so many.
         """
-        iterator = self._environment.execute_and_collect_stream(self, job_execution_name)
+        iterator = self._environment.execute_and_collect_stream(self, job_execution_name, limit)
         if limit is None:
             return iterator
         with iterator:
@@ -435,8 +435,9 @@ class DataStream(StreamProperties):
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """Run the job and return this stream's records as a table, whose columns are those of its type.
 
-        At most `limit` records, after which the job is cancelled; a stream without an end needs one. ProgramError where
-        the records have no declared type.
+        At most `limit` records, after which the job is cancelled; a stream without an end needs one. In BATCH mode the
+        job runs to its end, and `limit` bounds what is brought to the driver. ProgramError where the records have no
+        declared type.
         """
         return collect_arrow(self, limit)
 
@@ -473,7 +474,8 @@ class DataStream(StreamProperties):
         """Run what makes this stream until it has given `n` records, and return these; the job is then cancelled.
 
         No other sink of the program runs, and the program stays as it is. Where `timeout_s` passes first, those are
-        returned that have come until then.
+        returned that have come until then. The preview runs in STREAMING mode, whatever the program's mode is, begins
+        without a savepoint, and takes no checkpoints: it leaves what the program is going to read as it was.
         """
         return preview(self, n, timeout_s)
 

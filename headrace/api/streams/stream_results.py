@@ -73,7 +73,7 @@ def collect_arrow(stream: "DataStream", limit: int | None) -> pa.Table:
     if limit is not None:
         check_count("limit", limit)
     environment = stream.get_execution_environment()
-    with environment.execute_and_collect_stream(stream, None) as results:
+    with environment.execute_and_collect_stream(stream, None, limit) as results:
         batches = [batch.columns() for batch in results.take_batches(limit)]
     if not batches:
         return data_schema(value_type).empty_table()

@@ -309,8 +309,12 @@ class PrintSinkSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class CollectSinkSpec(OperatorSpec):
-    """`execute_and_collect`: records go to the client through the JobMaster, as operator events."""
+    """`execute_and_collect`: records go to the client through the JobMaster, as operator events.
 
+    `limit`: how many the client takes at most; None: all.
+    """
+
+    limit: int | None = None
     kind: ClassVar[str] = "collect"
     default_name: ClassVar[str] = "Collect"
 

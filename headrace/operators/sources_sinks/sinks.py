@@ -7,7 +7,7 @@ Source: Flink SinkWriterOperator, CommitterOperator, PrintSinkOutputWriter, Coll
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from headrace.core.record_batch import RecordBatch, stream_bytes
 from headrace.core.types.java_text import text_function
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 from headrace.functions.specs.operator_specs import CollectSinkSpec, PrintSinkSpec, SinkSpec
+from headrace.graph.pipeline_options import runs_in_batch
 from headrace.metrics.names import NUM_BYTES_SEND, NUM_RECORDS_SEND, NUM_RECORDS_SEND_PER_SECOND
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime.user_code import connector_error, user_error
@@ -174,13 +175,26 @@ class CollectOperator(OneInputOperator):
 
     Batches are split until a stream is about one piece; what is larger still, a single row, goes in several
     (`headrace.core.operator_events`). Nothing is kept here.
+
+    In BATCH mode, where the client cannot end the job after its `limit` of rows, no more than these are sent: all that
+    is sent goes to the driver at once. In STREAMING mode a restart may send rows again, so they are not counted here.
     """
 
     def __init__(self, spec: CollectSinkSpec) -> None:
-        pass
+        self._limit: Final = spec.limit
+        self._rows_left: int | None = None
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        if runs_in_batch(context.settings):
+            self._rows_left = self._limit
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        self._send(batch.columns())
+        if self._rows_left is not None:
+            batch = batch.slice(0, min(self._rows_left, batch.num_rows))
+            self._rows_left -= batch.num_rows
+        if batch.num_rows:
+            self._send(batch.columns())
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:
         self.context.send_event(mark_of(checkpoint_id))

@@ -18,6 +18,7 @@ import queue
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +38,7 @@ from headrace.core.errors import HeadraceError, HostError, ProgramError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread, start_thread
+from headrace.graph.pipeline_options import IS_PREVIEW
 from headrace.spark.dataframes.dataframe_coordinator import (
     PartitionOwners,
     PushTargetLostError,
@@ -248,7 +250,7 @@ class StreamingDataFrameCoordinator:
                 query.stop()
             except Exception as error:
                 _LOG.warning("the query of %s was not stopped: %s", self._context.place, error)
-        if passing_path:
+        if passing_path and exists(*file_system_of(passing_path)):
             delete_copy(passing_path)
 
     @property
@@ -265,7 +267,7 @@ class StreamingDataFrameCoordinator:
         """Run the query until it ends; on a thread of its own."""
         failure: HeadraceError | None = None
         try:
-            path = path or self._options.location or self._new_location()
+            path = path or self._location()
             self._context.run_async(lambda: self._located(path))
             writer = self._df.writeStream.foreachBatch(self._process)
             writer = writer.option("checkpointLocation", path)
@@ -273,7 +275,7 @@ class StreamingDataFrameCoordinator:
                 writer = writer.trigger(**self._options.trigger)
             self._query = writer.start()
             if self._is_closed:
-                self._query.stop()
+                self._stop_query()
             self._query.awaitTermination()
         except HeadraceError as error:
             failure = error
@@ -281,13 +283,27 @@ class StreamingDataFrameCoordinator:
             failure = push_error(self._context.place, root_message(error))
         self._context.run_async(lambda: self._query_ended(failure))
 
+    def _location(self) -> str:
+        """Return the location of a query that begins; a preview has one that ends with it, and leaves the program's."""
+        location = self._options.location
+        if not self._context.settings.get_option(IS_PREVIEW):
+            return location or self._new_location()
+        if location:
+            self._passing_path = f"{location}-previews/{self._context.job_id.hex()}"
+        else:
+            self._passing_path = self._new_location()
+        return self._passing_path
+
     def _new_location(self) -> str:
         context = self._context
         directory = context.settings.get_option(CHECKPOINT_DIRECTORY)
         if directory:
             name = f"{context.job_id.hex()}-{context.operator_id.hex()}"
             return f"{fixed_place(directory)}/{DATAFRAMES_FOLDER}/{name}-query"
-        self._passing_path = tempfile.mkdtemp(prefix=f"headrace-{DATAFRAMES_FOLDER}-")
+        # In a folder of its own, which is deleted with it.
+        path = Path(tempfile.mkdtemp(prefix=f"headrace-{DATAFRAMES_FOLDER}-"), "query")
+        path.mkdir()
+        self._passing_path = str(path)
         return self._passing_path
 
     def _process(self, df: DataFrame, batch_id: int) -> None:

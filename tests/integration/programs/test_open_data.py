@@ -1,15 +1,20 @@
 """Columns in and columns out: streams of Arrow data, and their results as Arrow, pandas and polars."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import duckdb
 import pandas
 import polars
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy, col
 from headrace.api.client.job_display import job_page
+from headrace.connectors.dataframe.batch_log import BatchLog
+from headrace.connectors.dataframe.batch_log_source import BatchLogSource
+from headrace.connectors.dataframe.messages import StagedPart
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.lifecycle import JobStatus
 from headrace.testing.minicluster_executor import MiniClusterExecutor
@@ -101,6 +106,23 @@ def test_a_preview_returns_what_came_where_time_passes_first(
     source = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=1e-6)
     slow = env.from_source(source, WatermarkStrategy.no_watermarks(), "slow")
     assert len(slow.preview(3, timeout_s=0.2)) == 0
+
+
+def test_a_preview_leaves_a_log_of_batches_to_the_program(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    env.enable_checkpointing(20)
+    log = BatchLog(str(tmp_path / "log"))
+    for number in range(1, 6):
+        path = str(tmp_path / f"{number}.parquet")
+        parquet.write_table(pa.table({"n": pa.array([number], pa.int64())}), path)
+        log.append("query", number, [StagedPart(path, 1, 0, 0)])
+    source = BatchLogSource(log.path, Types.ROW_NAMED(["n"], [Types.LONG()]))
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "log")
+    # More than there are, so that it runs while many checkpoints would be taken.
+    assert len(numbers.preview(6, timeout_s=2)) == 5
+    assert log.first_number == 1
+    assert sorted(numbers.to_arrow(limit=5)["n"].to_pylist()) == [1, 2, 3, 4, 5]
 
 
 def test_the_page_of_a_job_says_what_it_is(env: StreamExecutionEnvironment) -> None:

@@ -6,11 +6,15 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.client.program_end import unexecuted_operator
+from headrace.api.executors import PREVIEW_SETTINGS, settings_for_cluster
 from headrace.api.streams import stream_results
 from headrace.api.streams.stream_results import StreamPreview, stream_html
+from headrace.checkpoint.options import INTERVAL, RECOVERY_PATH
 from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.types.rows import Row
+from headrace.graph.pipeline_options import IS_PREVIEW, runs_in_batch
 from tests.unit.api.recording import RecordingExecutor, operators
 
 
@@ -57,6 +61,34 @@ def test_a_preview_runs_what_makes_the_stream_and_keeps_the_program(
     assert unexecuted_operator() is sink._operator()  # pyright: ignore[reportPrivateUsage]
     env.execute_async("all of it")
     assert "Sink: Print to Std. Out" in operators(executor.last)
+
+
+@pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "AUTOMATIC"])
+def test_a_preview_begins_anew_in_streaming_mode_and_takes_no_checkpoints(
+    executor: RecordingExecutor, mode: str
+) -> None:
+    said = {
+        "execution.checkpointing.interval": "1 s",
+        "execution.savepoint.path": "savepoints/1",
+        "execution.runtime-mode": mode,
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(said)
+    numbers = env.from_collection([1], Types.INT())
+    env.preview_stream(numbers)
+    settings = Settings(executor.last.settings)
+    assert settings.get_option(IS_PREVIEW) and not runs_in_batch(settings)
+    assert settings.duration_ms(INTERVAL) == 0 and settings.get_option(RECOVERY_PATH) == ""
+    # A cluster that starts with it gives its settings to later jobs.
+    of_cluster = settings_for_cluster(executor.last.settings)
+    assert PREVIEW_SETTINGS.keys().isdisjoint(of_cluster)
+    numbers.print()
+    env.execute_async()
+    settings = Settings(executor.last.settings)
+    assert not settings.get_option(IS_PREVIEW)
+    assert runs_in_batch(settings) == (mode != "STREAMING")
+    assert settings.duration_ms(INTERVAL) == 1000
+    assert settings.get_option(RECOVERY_PATH) == "savepoints/1"
+    assert settings_for_cluster(executor.last.settings) == executor.last.settings
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

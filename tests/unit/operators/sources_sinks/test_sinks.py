@@ -78,6 +78,21 @@ def test_a_row_larger_than_a_message_travels_in_pieces() -> None:
     assert _collected(harness.events, Types.STRING()) == values
 
 
+@pytest.mark.parametrize(("mode", "sent"), [("BATCH", [1, 2, 3]), ("STREAMING", [1, 2, 3, 4, 5])])
+def test_a_limit_bounds_what_goes_to_the_driver_in_batch_mode(mode: str, sent: list[int]) -> None:
+    harness = OperatorHarness(
+        CollectSinkSpec(limit=3),
+        input_types=[Types.INT()],
+        settings={"execution.runtime-mode": mode},
+    )
+    harness.perform(Rows([1, 2]))
+    harness.perform(Rows([3, 4]))
+    harness.perform(Rows([5]))
+    harness.finish()
+    assert harness.events[-1] == END
+    assert _collected(harness.events[:-1], Types.INT()) == sent
+
+
 class _ListSink(Sink):
     def __init__(self, calls: list[object]) -> None:
         self.calls = calls

@@ -1,7 +1,9 @@
 """Orders that a streaming DataFrame's coordinator gives to its micro-batches; the query and its calls are scripted."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -45,13 +47,22 @@ class Later:
 class World:
     """A coordinator with two subtasks, whose query calls when the test says so."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, interval: str = "1 s") -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        interval: str = "1 s",
+        location: str = "",
+        **more: str,
+    ) -> None:
         self.announced: list[tuple[int, PartitionsAnnounced]] = []
         self.failures: list[BaseException] = []
         self.later = Later()
         self.queries: list[str] = []
         monkeypatch.setattr(tested, "start_thread", lambda name, _: self.queries.append(name))
-        settings = {"execution.checkpointing.interval": interval} if interval else {}
+        settings = {one.replace("_", "."): value for one, value in more.items()}
+        if interval:
+            settings["execution.checkpointing.interval"] = interval
         context = CoordinatorContext(
             JOB,
             OperatorId(bytes(16)),
@@ -67,7 +78,7 @@ class World:
         )
         no_dataframe: Any = None
         secrets = TaskSecrets(b"", None)
-        options = QueryOptions({})
+        options = QueryOptions({}, location)
         self.coordinator: Any = StreamingDataFrameCoordinator(
             context, no_dataframe, options, secrets
         )
@@ -112,6 +123,25 @@ def test_the_query_starts_when_all_subtasks_are_ready(monkeypatch: pytest.Monkey
     assert world.queries == []
     world.run()
     assert world.queries == ["query-orders"]
+
+
+@pytest.mark.parametrize("location", ["", "query"])
+@pytest.mark.parametrize("directory", ["", "checkpoints"])
+def test_the_query_of_a_preview_has_a_location_of_its_own_that_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, location: str, directory: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    location = str(tmp_path / location) if location else ""
+    more = {"execution_checkpointing_dir": str(tmp_path / directory)} if directory else {}
+    usual = World(monkeypatch, location=location, **more).coordinator
+    preview = World(monkeypatch, interval="", location=location, headrace_preview="true", **more)
+    own = Path(preview.coordinator._location())
+    assert not location or usual._location() == location
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "offsets").touch()
+    asyncio.run(preview.coordinator.close())
+    assert not own.exists()
+    assert str(own) != location and list(tmp_path.glob("query*")) == []
 
 
 def test_a_micro_batch_is_done_when_a_checkpoint_that_has_all_of_it_is_complete(

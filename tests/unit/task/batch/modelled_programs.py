@@ -7,9 +7,10 @@ of the results of STREAMING mode where that gives intermediate results too.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from headrace import StreamExecutionEnvironment, WatermarkStrategy
+from headrace import StreamExecutionEnvironment, WatermarkStrategy, agg, col
 from headrace.api.streams.data_stream import DataStream
 from headrace.api.streams.keyed_stream import KeyedStream
 from headrace.common import Duration, Row, Time, Types
@@ -149,6 +150,11 @@ def co_group_model(first: list[Event], second: list[Event]) -> Iterator[Any]:
         yield sides[0], sides[1]
 
 
+def largest_model(first: list[Event], _: list[Event]) -> Iterator[Any]:
+    for place in {(key, time // 10) for key, time in first}:
+        yield from sorted(one for one in first if (one[0], one[1] // 10) == place)[-2:]
+
+
 def sum_model(first: list[Event], _: list[Event]) -> list[Any]:
     return [
         (key, sum(time for other, time in first if other == key))
@@ -214,6 +220,18 @@ def joined_rows(first: DataStream, second: DataStream, *windows: Any) -> DataStr
     return pairs.map(lambda row: ((row["key"], row["left"]), (row["key"], row["right"])), RESULT)
 
 
+def millis(at: datetime) -> int:
+    return round(at.replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def counted_in_columns(stream: DataStream, assigner: Any, lateness_ms: int = 0) -> DataStream:
+    windows = stream.key_by("f0").window(assigner).allowed_lateness(lateness_ms)
+    return windows.aggregate(agg.count().alias("count"), agg.sum("f1").alias("sum")).map(
+        lambda row: (row.f0, millis(row.window_start), millis(row.window_end), row["count"]),
+        RESULT,
+    )
+
+
 def windowed(stream: DataStream, assigner: Any) -> DataStream:
     return stream.key_by(key_of).window(assigner).process(Window(), RESULT)
 
@@ -261,6 +279,33 @@ CASES: Final[dict[str, Case]] = {
     "session windows": Case(
         lambda first, _: windowed(first, EventTimeSessionWindows.with_gap(Time.milliseconds(5))),
         counted(sessions),
+    ),
+    "tumbling windows in columns": Case(
+        lambda first, _: counted_in_columns(
+            first, TumblingEventTimeWindows.of(Time.milliseconds(10))
+        ),
+        counted(tumbling),
+    ),
+    "session windows in columns": Case(
+        lambda first, _: counted_in_columns(
+            first, EventTimeSessionWindows.with_gap(Time.milliseconds(5))
+        ),
+        counted(sessions),
+    ),
+    "windows in columns that wait for late records": Case(
+        lambda first, _: counted_in_columns(
+            in_little_order(first), TumblingEventTimeWindows.of(Time.milliseconds(10)), 1_000
+        ),
+        counted(tumbling),
+        fullest_of_window,
+    ),
+    "largest rows of windows": Case(
+        lambda first, _: (
+            first.key_by("f0")
+            .window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+            .largest_rows(2, "f1")
+        ),
+        largest_model,
     ),
     "windows that wait for late records": Case(
         lambda first, _: (
@@ -440,6 +485,17 @@ CASES: Final[dict[str, Case]] = {
         ),
         sum_model,
     ),
+    "tables of keys in pandas": Case(
+        lambda first, _: (
+            first.key_by("f0")
+            .full_window_partition()
+            .map_pandas(
+                lambda frame: frame.groupby("f0", as_index=False).agg(f1_sum=("f1", "sum")), SUMMED
+            )
+            .map(tuple, EVENT)
+        ),
+        sum_model,
+    ),
     "sorted keys": Case(
         lambda first, _: (
             first.key_by(key_of, Types.LONG())
@@ -508,6 +564,14 @@ STEPS: Final[dict[str, Step]] = {
     "filter": Step(
         lambda stream: stream.filter(lambda event: event[1] % 3 != 0),
         lambda events: [event for event in events if event[1] % 3],
+    ),
+    "filter by an expression": Step(
+        lambda stream: stream.filter((col("f1") < 50) & (col("f0") != 1)),
+        lambda events: [(key, time) for key, time in events if time < 50 and key != 1],
+    ),
+    "select expressions": Step(
+        lambda stream: stream.select(key=col("f0") + 1, time=col("f1")).map(tuple, EVENT),
+        lambda events: list(map(key_plus, events)),
     ),
     "flat map": Step(
         lambda stream: stream.flat_map(twice, EVENT),
