@@ -52,8 +52,7 @@ class RemoteExecutor:
         # Two threads of a program may submit their first jobs at once.
         self._lock: Final = threading.Lock()
         self._client: RestClusterClient | None = None
-        self._configured: int | None = None
-        """`parallelism.default` of the cluster, 0 where it sets none; None until it was asked."""
+        self._parallelism: int | None = None
         self._is_closed = False
 
     def submit(self, job_graph: JobGraph) -> JobClient:
@@ -83,15 +82,15 @@ class RemoteExecutor:
 
         Slots of other jobs are none of its own: it would wait for them with those that it got.
         """
-        cluster = self._cluster()
-        if self._configured is None:
+        if self._parallelism is None:
+            cluster = self._cluster()
             said = Settings(cluster.cluster_settings()).get_option(PARALLELISM)
-            self._configured = max(0, said)
-        return self._configured or max(1, cluster.slots_available())
+            self._parallelism = said if said > 0 else max(1, cluster.slots_available())
+        return self._parallelism
 
     def known_parallelism(self) -> int | None:
-        """Return the cluster's `parallelism.default` once it was asked: the number of free slots changes."""
-        return self._configured or None
+        """Return the default parallelism once the cluster was asked."""
+        return self._parallelism
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return self._cluster().list_completed_cluster_datasets()

@@ -229,8 +229,8 @@ class EventLoopThread:
         error = context.get("exception")
         if self.on_fatal_error is None or self._is_stopping:
             return
-        # Only timers and callbacks have a handle: connections and tasks fail alone.
-        if "handle" in context and error is not None:
+        # Only timers and callbacks have a handle: connections and tasks fail alone. What is cancelled has not failed.
+        if "handle" in context and isinstance(error, Exception):
             self.on_fatal_error(error)
 
     def _stop(self) -> None:

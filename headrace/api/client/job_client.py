@@ -242,7 +242,7 @@ class JobClient:
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Accumulators of the job as they stand; of a job that has ended, as it left them."""
-        return self._ask(self._dispatcher.request_accumulators(self._job_id))
+        return self._ask(self._dispatcher.request_accumulators(self._job_id), dict[str, Any])
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result when the job ends; fails with JobExecutionError or JobCancelledError when it did not finish."""

@@ -111,6 +111,8 @@ class ArtifactStore:
             for mode, is_there in ((fcntl.LOCK_SH, True), (fcntl.LOCK_EX, False)):
                 if _locked(descriptor, mode) and _is_file(descriptor, lock_file):
                     if folder.exists() == is_there:
+                        # It is in use again: whoever left it for the next one has been answered.
+                        os.ftruncate(descriptor, 0)
                         return ArtifactLease(folder, descriptor, self._clock)
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)

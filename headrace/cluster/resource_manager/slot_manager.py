@@ -187,8 +187,9 @@ class SlotManager:
                 job_id.hex()[:8],
                 BLOCKED_HOST_PATIENCE_MS / 1000,
             )
+            # A timer may come a part of a millisecond early.
             self._endpoint.schedule_run_async(
-                BLOCKED_HOST_PATIENCE_MS, lambda: self.handle(BlockedHostPatienceEnded())
+                BLOCKED_HOST_PATIENCE_MS + 1, lambda: self.handle(BlockedHostPatienceEnded())
             )
         elif was_waiting and not is_waiting:
             _LOG.warning(

@@ -477,27 +477,28 @@ class SlotMatching:
         for resource_id, slots in self._in_order_of_choice():
             if self._owners.get(resource_id, job_id) != job_id:
                 continue
+            slot_index = self._choose(resource_id, slots, profile)
+            if slot_index is None:
+                continue
             if self.is_blocked(resource_id) and self._passes_over(job_id, resource_id):
                 continue
-            slot_index = self._choose(resource_id, slots, profile)
-            if slot_index is not None:
-                allocation_id = self.new_allocation_id()
-                slots[slot_index].reserve(SlotState.PENDING, job_id, allocation_id)
-                self._own(resource_id, job_id)
-                self._changed(resource_id)
-                return AllocateSlot(resource_id, slot_index, job_id, allocation_id, profile)
+            if slot_index not in slots:
+                slots[slot_index] = _Slot(profile, is_cut=True)
+            allocation_id = self.new_allocation_id()
+            slots[slot_index].reserve(SlotState.PENDING, job_id, allocation_id)
+            self._own(resource_id, job_id)
+            self._changed(resource_id)
+            return AllocateSlot(resource_id, slot_index, job_id, allocation_id, profile)
         return None
 
     def _passes_over(self, job_id: JobId, resource_id: ResourceId) -> bool:
-        if self.slot_counts(resource_id)[1] == 0:
-            return True  # Nothing is free: it is no choice.
         slot_count = sum(each.slot_count for each in self._requirements[job_id])
         return self.passes_over(job_id, resource_id, slot_count)
 
     def _choose(
         self, resource_id: ResourceId, slots: dict[int, _Slot], profile: ResourceProfile
     ) -> int | None:
-        """Return a free slot that serves `profile`, cut for it where need be; None where there is too little left."""
+        """Return a free slot that serves `profile`, or the index of one to cut; None where there is too little left."""
         if profile.is_unspecified and self.is_sized(resource_id):
             return None
         is_cut = self.are_cut and not profile.is_unspecified
@@ -506,9 +507,7 @@ class SlotMatching:
         if is_cut:
             if left is None or not left.matches(profile):
                 return None
-            index = next(n for n in range(len(slots) - cut_count, 1 << 31) if n not in slots)
-            slots[index] = _Slot(profile, is_cut=True)
-            return index
+            return next(n for n in range(len(slots) - cut_count, 1 << 31) if n not in slots)
         for index, slot in slots.items():
             if slot.state is SlotState.FREE and slot.profile.matches(profile):
                 return index if left is None or left.matches(slot.profile) else None

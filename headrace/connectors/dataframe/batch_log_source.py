@@ -44,6 +44,7 @@ from headrace.functions.source import (
     SplitSource,
     decode_split,
 )
+from headrace.graph.pipeline_options import IS_PREVIEW
 
 LOG_ENUMERATOR: Final = "batch-log"
 _BATCHES_AT_ONCE: Final = 100
@@ -195,7 +196,8 @@ class BatchLogEnumerator(SplitQueue):
         self._doubtful = set(self._unread).difference(split.split_id for split in self.splits)
 
     def start(self) -> None:
-        if self.context.settings.duration_ms(INTERVAL) <= 0:
+        settings = self.context.settings
+        if settings.duration_ms(INTERVAL) <= 0 and not settings.get_option(IS_PREVIEW):
             _LOG.warning(
                 "the job that reads the log %s takes no checkpoints, so its batches are never deleted: set %s",
                 self._log.path,

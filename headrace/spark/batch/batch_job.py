@@ -204,7 +204,8 @@ class BatchJob:
         if payload.function is not None:
             operator, function = output.operator, payload.function
             scope = scope_of_job(self._graph.job_id, operator.operator_id)
-            # A view that the function makes is one that the program's session finds.
+            # The job's settings make the rows, once; a view that the function makes is one of the program's session.
+            self._kept.append(df.persist(StorageLevel.DISK_ONLY))
             given = in_session(self._program_spark, df)
             call_batch_function(operator.name, function.function_id, given, scope, COMMIT_ID)
             return

@@ -143,6 +143,7 @@ class StreamingDataFrameCoordinator:
         self._df: Final = df
         self._options: Final = options
         self._secrets: Final = secrets
+        self._is_preview: Final = context.settings.get_option(IS_PREVIEW)
         self._takes_checkpoints: Final = context.settings.duration_ms(INTERVAL) > 0
         self._ready: dict[int, tuple[ExecutionAttemptId, TaskManagerLocation]] = {}
         self._owners = PartitionOwners(context.parallelism)
@@ -162,7 +163,7 @@ class StreamingDataFrameCoordinator:
 
     def start(self) -> None:
         """Say what it means if the job takes no checkpoints."""
-        if not self._takes_checkpoints:
+        if not (self._takes_checkpoints or self._is_preview):
             _LOG.warning(
                 "%s reads a streaming DataFrame in a job without checkpoints: rows that were on their way when "
                 "something fails are lost, or come twice. For each row once set %s",
@@ -285,14 +286,10 @@ class StreamingDataFrameCoordinator:
 
     def _location(self) -> str:
         """Return the location of a query that begins; a preview has one that ends with it, and leaves the program's."""
-        location = self._options.location
-        if not self._context.settings.get_option(IS_PREVIEW):
-            return location or self._new_location()
-        if location:
-            self._passing_path = f"{location}-previews/{self._context.job_id.hex()}"
-        else:
+        if self._is_preview:
             self._passing_path = self._new_location()
-        return self._passing_path
+            return self._passing_path
+        return self._options.location or self._new_location()
 
     def _new_location(self) -> str:
         context = self._context

@@ -142,22 +142,7 @@ def test_the_default_parallelism_is_the_clusters(
     with fake_cluster(answers, token="") as cluster:
         executor = RemoteExecutor(Settings({"rest.address": cluster.address}))
         assert executor.known_parallelism() is None
-        assert executor.default_parallelism() == parallelism
-        # Free slots are others when the next job comes.
-        assert executor.known_parallelism() == (parallelism if configured else None)
-        executor.close()
-
-
-def test_each_job_has_as_many_subtasks_as_slots_are_free_when_it_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
-    overviews = tuple({"slots-total": 8, "slots-available": free} for free in (8, 3))
-    answers = {"GET /jobmanager/config": [], "GET /overview": overviews}
-    with fake_cluster(answers, token="") as cluster:
-        executor = RemoteExecutor(Settings({"rest.address": cluster.address}))
-        assert [executor.default_parallelism() for _ in range(2)] == [8, 3]
-        assert cluster.lines.count("GET /jobmanager/config") == 1
+        assert executor.default_parallelism() == executor.known_parallelism() == parallelism
         executor.close()
 
 

@@ -108,6 +108,14 @@ def test_what_is_kept_for_others_stays_for_a_while_or_until_it_is_named(tmp_path
     assert store.delete(["a", "b"])
 
 
+def test_who_takes_up_what_was_left_deletes_it_at_its_end(store: ArtifactStore) -> None:
+    lease = store.lease("a")
+    lease.make(fill)
+    lease.leave(kept_ms=60_000)
+    store.lease("a").release()
+    assert not lease.folder.exists()
+
+
 def test_a_folder_that_others_may_write_to_is_not_used(store: ArtifactStore) -> None:
     root = store.folder_of("a").parent
     root.mkdir(parents=True)
