@@ -166,10 +166,10 @@ def run(
     if ends_with_client:
         settings[SHUTDOWN_ON_ATTACHED_EXIT.key] = "true"
     refuse_unusable(settings)
-    if executor_name(Settings(settings)) == PER_JOB:
-        _refuse_highly_available_job(settings)
     if is_standby or is_supervised:
         _refuse_unrecoverable(settings, is_supervised=is_supervised, is_detached=is_detached)
+    elif executor_name(Settings(settings)) == PER_JOB:
+        _refuse_highly_available_job(settings)
     provide_python_files(settings)
     set_default_settings(settings)
     if is_detached and not runs_elsewhere(Settings(settings)):
