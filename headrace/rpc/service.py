@@ -130,7 +130,7 @@ class RpcService(ABC):
 
     @contextlib.contextmanager
     def forgetting_half_made(self) -> Generator[None]:
-        """Where the body raises, forget the endpoints that it has begun to make: they announce themselves first."""
+        """Forget the endpoints that the body has begun to make, if it raises: constructors announce them first."""
         before = tuple(self._servers)
         try:
             yield
