@@ -22,7 +22,8 @@ with JvmErrors() as errors:
         ["sh", "-c", "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo one >&2; read line; "
          "echo 'Exception in thread \\"main\\" a.B: no such thing' >&2; echo '  at x' >&2"], stdin=subprocess.PIPE
     )
-print("ours", file=sys.stderr, flush=True)
+# In one write: where Python does not buffer, `print` writes the end of the line apart, and other lines get between.
+sys.stderr.write("ours\\n")
 started.communicate(b"go")
 print(errors.cause())
 """
