@@ -58,6 +58,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.session.spark_errors: UnusableInterpreterError, UnusableWorkerError, WorkerRefusedError
 |  +- spark.session.spark_errors: UnusableEnvironmentError
 |  |  +- spark.session.spark_errors: EnvironmentNotMadeError
+|  +- spark.session.web_page: WebPageError
 +- rpc.errors: RpcError          a call between endpoints failed
 +- network.errors: NetworkError  the exchange of records failed
 +- checkpoint.errors: CheckpointError, StateReadError

@@ -50,12 +50,14 @@ _JOBS, _DATA_SETS = "jobs", "data sets"
 
 @dataclass
 class SparkPage:
-    """Web page of the Spark that hosts a cluster, at `address`, as in http://127.0.0.1:4040.
+    """Web page of the Spark that hosts a cluster.
 
-    `key`, base64url-encoded, signs the tokens that its filter JWSFilter asks for. `asked_count`: requests that wait.
+    `address` returns where it listens, as in http://127.0.0.1:4040, and may start it first: it takes seconds then, and
+    raises HostError. `key`, base64url-encoded, signs the tokens that its filter JWSFilter asks for. `asked_count`:
+    requests that wait.
     """
 
-    address: str
+    address: Callable[[], str]
     key: str
     asked_count: int = 0
 

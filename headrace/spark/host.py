@@ -376,17 +376,20 @@ class SparkHost:
             )
 
     def _spark_page(self) -> SparkPage | None:
-        """Return Spark's page where REST can show it: it is on, on loopback, and has the filter whose key we know.
+        """Return Spark's page where REST can show it: ours, or one on loopback with the filter whose key we know.
 
         `uiWebUrl` names the driver's host, where somebody else may listen at the same port: only its port is used.
         """
         context = self.session.context
         address, key = context.uiWebUrl, context.getConf().get(PAGE_KEY)
+        if key and self.session.page is not None:
+            return SparkPage(self.session.page.address, key)
         port = urlsplit(address or "").port
         bound = os.environ.get("SPARK_LOCAL_IP", "")
         if not key or not port or not is_loopback(bound) or not str(address).startswith("http://"):
             return None
-        return SparkPage(f"http://{f'[{bound}]' if ':' in bound else bound}:{port}", key)
+        found = f"http://{f'[{bound}]' if ':' in bound else bound}:{port}"
+        return SparkPage(lambda: found, key)
 
     def _cluster_settings(self, settings: Settings) -> Settings:
         """Return the settings of the control plane, which knows the memory that Spark lets a TaskManager have."""

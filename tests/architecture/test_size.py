@@ -26,10 +26,10 @@ CEILINGS: Final = {
     "metrics": (25, 2_260),
     "network": (82, 9_390),
     "operators": (49, 6_030),
-    "rest": (79, 7_940),
+    "rest": (79, 7_950),
     "rpc": (18, 2_620),
     "shuffle_service": (13, 1_440),
-    "spark": (64, 7_840),
+    "spark": (65, 7_900),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (953, 99_920)
+WHEEL_CEILING: Final = (954, 100_000)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -69,7 +69,8 @@ def test_spark_s_classes_come_from_the_archive_until_it_is_damaged_or_removed(
     assert [one.suffix for one in archives] == [".jsa"]
     spark_s_own = {"org.apache.spark.SparkContext", "org.apache.spark.api.python.PythonRDD"}
     page_s_own = {"org.apache.spark.ui.WebUIPage", "org.apache.spark.ui.jobs.JobsTab"}
-    assert spark_s_own | page_s_own <= shared_classes(cache, tmp_path)
+    with_page = ("-D", "spark.ui.enabled=true", "-D", "spark.ui.port=0")
+    assert spark_s_own | page_s_own <= shared_classes(cache, tmp_path, *with_page)
     archives[0].chmod(0o600)
     archives[0].write_bytes(b"damaged")
     assert not spark_s_own & shared_classes(cache, tmp_path)

@@ -5,10 +5,12 @@ import hashlib
 import hmac
 import json
 import re
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,12 +24,22 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 KEY: Final = "spark.org.apache.spark.ui.JWSFilter.param.secretKey"
 PROGRAM: Final = """
+import threading
+import time
+
 from headrace.common import Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.spark.session import spark_session
 
-print("PAGE", spark_session().sparkContext.uiWebUrl, flush=True)
+def tell(was):
+    while spark.sparkContext.uiWebUrl == was:
+        time.sleep(0.1)
+    print("PAGE", spark.sparkContext.uiWebUrl, flush=True)
+
+spark = spark_session()
+print("PAGE", spark.sparkContext.uiWebUrl, flush=True)
+threading.Thread(target=tell, args=(spark.sparkContext.uiWebUrl,), daemon=True).start()
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
 source = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=20)
 numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "wells")
@@ -112,7 +124,7 @@ def test_the_page_shows_workers_to_whoever_has_the_key_of_its_filter_and_ends_no
     program.assert_nothing_is_left()
 
 
-def test_the_page_is_behind_the_dashboard_where_nothing_is_said_of_it(
+def test_the_page_starts_behind_the_dashboard_when_it_is_asked_for_where_nothing_is_said_of_it(
     tmp_path: Path, started: list[Program]
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -124,17 +136,19 @@ def test_the_page_is_behind_the_dashboard_where_nothing_is_said_of_it(
     )
     started.append(program)
     program.wait_for_line("NUMBER 3")
-    [page] = [line.split()[1] for line in program.out if line.startswith("PAGE ")]
-    assert urlsplit(page).hostname in ("127.0.0.1", "localhost"), page
-    assert answer(f"{page}/jobs/", "")[0] == 403
     [file] = (home / "clusters").glob("*.json")
     connection = read_connection(file)
     assert answer(f"{connection.address}/spark/", "")[0] == 401
+    assert [line for line in program.out if line.startswith("PAGE ")] == ["PAGE None\n"]
     # Spark leads from its first page to that of its jobs.
     status, jobs = answer(f"{connection.address}/spark/", connection.token)
     assert status == 200 and "TaskManager " in jobs and '"/spark/static/' in jobs
     [script, *_] = re.findall(r'src="(/spark/static/[^"]+\.js)"', jobs)
     assert answer(connection.address + script, connection.token)[0] == 200
+    program.wait_for_line("PAGE http")
+    [_, page] = [line.split()[1] for line in program.out if line.startswith("PAGE ")]
+    assert urlsplit(page).hostname in ("127.0.0.1", "localhost"), page
+    assert answer(f"{page}/jobs/", "")[0] == 403
     api = f"{connection.address}/spark/api/v1/applications"
     [application] = json.loads(answer(api, connection.token)[1])
     status, environment = answer(f"{api}/{application['id']}/environment", connection.token)
@@ -143,3 +157,62 @@ def test_the_page_is_behind_the_dashboard_where_nothing_is_said_of_it(
     program.interrupt()
     assert program.wait(60) == 130, program.report()
     program.assert_nothing_is_left()
+
+
+QUERIES: Final = """
+import sys, time
+from headrace.core.config import Settings
+from headrace.spark.session.session import host_session
+
+session = host_session(Settings({"headrace.spark.master": "local[2]"}))
+rates = session.spark.readStream.format("rate").load()
+
+def query(name):
+    started = rates.writeStream.format("noop").queryName(name).start()
+    while not started.recentProgress:
+        time.sleep(0.1)
+    return started
+
+queries = [query("begun before the page")]
+session.spark.range(10).selectExpr("sum(id) AS summed_before").collect()
+address = session.page.address()
+assert session.page.address() == address == session.context.uiWebUrl, "it starts once"
+queries.append(query("begun behind it"))
+print(address, session.context.getConf().get(sys.argv[1]), flush=True)
+sys.stdin.readline()
+for started in queries:
+    started.stop()
+session.stop()
+"""
+
+
+def test_a_page_that_starts_late_shows_what_was_before(tmp_path: Path) -> None:
+    (tmp_path / "queries.py").write_text(QUERIES)
+    with subprocess.Popen(
+        [sys.executable, "queries.py", KEY],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        page, key = program.stdout.readline().split()
+        token = signed_token(base64.urlsafe_b64decode(key))
+        try:
+            assert "/SQL/" in answer(f"{page}/jobs/", token)[1]
+            [application] = json.loads(answer(f"{page}/api/v1/applications", token)[1])
+            queries = f"{page}/api/v1/applications/{application['id']}/sql"
+            assert "summed_before" in answer(queries, token)[1]
+            shown = answer(f"{page}/StreamingQuery/", token)[1]
+            for name in ("begun before the page", "begun behind it"):
+                row = re.search(
+                    rf"<td>{name}</td>.*?statistics/\?id=([0-9a-f-]+)", shown, re.DOTALL
+                )
+                assert row is not None, shown
+                statistics = answer(f"{page}/StreamingQuery/statistics/?id={row[1]}", token)[1]
+                assert "input-rate-timeline" in statistics and "No visualization" not in statistics
+        finally:
+            program.communicate("end\n", timeout=120)
+        assert program.returncode == 0
+        with pytest.raises(URLError):
+            answer(page, token)

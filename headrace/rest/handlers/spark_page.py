@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 
+from headrace.core.errors import HostError
 from headrace.core.threads import run_in_thread
 from headrace.rest.cluster_view import ClusterView, SparkPage
 from headrace.rest.handler_errors import ForbiddenError, UnavailableError
@@ -47,7 +48,11 @@ async def spark_page(request: Request) -> Response:
 
 
 def _fetched(page: SparkPage, target: str) -> Response:
-    place = urlsplit(page.address)
+    try:
+        base = page.address()
+    except HostError as error:
+        raise UnavailableError(str(error)) from error
+    place = urlsplit(base)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT_S)
     # Spark begins the addresses in its pages with the context.
     headers = {"Authorization": f"Bearer {_token(page.key)}", "X-Forwarded-Context": SPARK_PAGE}
@@ -56,7 +61,7 @@ def _fetched(page: SparkPage, target: str) -> Response:
         found = connection.getresponse()
         body = found.read(_BYTES_MAX + 1)
     except (OSError, http.client.HTTPException) as error:
-        raise UnavailableError(f"Spark's page at {page.address} does not answer") from error
+        raise UnavailableError(f"Spark's page at {base} does not answer") from error
     finally:
         connection.close()
     if len(body) > _BYTES_MAX:

@@ -61,7 +61,8 @@ PAGE_FILTERS: Final = "spark.ui.filters"
 PAGE_FILTER: Final = "org.apache.spark.ui.JWSFilter"
 PAGE_KEY: Final = f"spark.{PAGE_FILTER}.param.secretKey"
 PROTECTED_PAGE: Final[Mapping[str, str]] = {
-    "spark.ui.enabled": "true",
+    # Headrace starts it, when somebody asks for it: WebPage.
+    "spark.ui.enabled": "false",
     "spark.ui.port": "0",
     PAGE_FILTERS: PAGE_FILTER,
     "spark.ui.contentSecurityPolicy.enabled": "true",

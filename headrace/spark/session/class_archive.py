@@ -23,7 +23,7 @@ from headrace.core.errors import HostError
 from headrace.spark.session.java_runtime import JavaRuntime
 
 TRAINING: Final = "headrace.spark.session.class_training"
-_TRAINED_WITH: Final = "a job and Spark's page"
+_TRAINED_WITH: Final = "a job and Spark's page, started late"
 """Another text for each set of classes that the training has Spark load: older archives lack some."""
 _SUFFIX: Final = ".jsa"
 _PREFIX: Final = "spark-classes-"

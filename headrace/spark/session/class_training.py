@@ -10,17 +10,20 @@ import shlex
 import sys
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.api.executors import default_settings
+from headrace.core.config import Settings
 from headrace.spark.session.jvm import class_path
-from headrace.spark.session.session import spark_session
+from headrace.spark.session.session import host_session
 
 
 def main(class_list: str) -> None:
-    """Run a job over rows of a DataFrame."""
-    spark = spark_session(
-        {
-            "spark.driver.extraJavaOptions": shlex.quote(f"-XX:DumpLoadedClassList={class_list}"),
-        }
-    )
+    """Run a job over rows of a DataFrame, and start Spark's web page."""
+    options = shlex.quote(f"-XX:DumpLoadedClassList={class_list}")
+    settings = {"spark.driver.extraJavaOptions": options, **default_settings()}
+    session = host_session(Settings(settings))
+    if session.page is not None:
+        session.page.address()
+    spark = session.spark
     rows = spark.createDataFrame([(1, "one"), (2, "two")], "number long, word string")
     environment = StreamExecutionEnvironment.get_execution_environment()
     environment.set_parallelism(1)

@@ -64,6 +64,7 @@ from headrace.spark.session.session_configuration import (
     plan_session,
 )
 from headrace.spark.session.spark_errors import root_message
+from headrace.spark.session.web_page import WebPage
 
 _LOG: Final = logging.getLogger(__name__)
 WORK: Final = "work"
@@ -125,7 +126,8 @@ class HostSession:
     """A session and whether it is ours to stop.
 
     `scratch` is where it leaves files, None where borrowed. `is_embedded`: a `local[n]` whose size we chose.
-    `given`: what it was created with. `environment_before`: variables that were set for it, and what they were.
+    `given`: what it was created with. `environment_before`: variables that were set for it, and what they were. `page`:
+    Spark's web page, where it may be started.
     """
 
     spark: SparkSession
@@ -134,6 +136,7 @@ class HostSession:
     is_embedded: bool = False
     given: Mapping[str, str] = field(default_factory=dict[str, str])
     environment_before: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    page: WebPage | None = None
     _is_stopped: bool = False
 
     @property
@@ -293,6 +296,7 @@ def _create(settings: Settings) -> HostSession:
         is_embedded=not given_master(settings, os.environ, submitted),
         given={**plan.conf, **given_by_user(settings)},
         environment_before=before,
+        page=WebPage(spark, os.environ["SPARK_LOCAL_IP"]) if plan.has_page else None,
     )
     # Whichever of the two processes ends in order removes the directory, should the other be killed.
     delete_at_jvm_exit(spark.sparkContext, scratch)

@@ -30,11 +30,13 @@ _SHARES_CLASSES: Final = re.compile("-Xshare|Shared|DumpLoadedClassList")
 class SessionPlan:
     """Plan of a session: Spark's configuration, and the environment variables to set before the JVM starts.
 
-    A SPARK_HOME in `environment` is to be made first, of links to the installed one.
+    A SPARK_HOME in `environment` is to be made first, of links to the installed one. `has_page`: Spark's web page may
+    be started later.
     """
 
     conf: Mapping[str, str]
     environment: Mapping[str, str]
+    has_page: bool = False
 
 
 def plan_session(
@@ -69,7 +71,8 @@ def plan_session(
     if kind.is_local and not submitted and _is_interpreter(python, given, environ):
         # Elsewhere nobody knows whether the workers' interpreter finds the module before Spark has sent files to them.
         conf["spark.python.daemon.module"] = PYTHON_DAEMON
-    if kind.is_local and not submitted and _keeps_to_loopback(given, environ):
+    has_page = kind.is_local and not submitted and _keeps_to_loopback(given, environ)
+    if has_page:
         conf |= PROTECTED_PAGE
     conf |= given
     conf["spark.master"] = master
@@ -87,11 +90,11 @@ def plan_session(
     if kind.is_local and not kind.is_single_process and not submitted:
         # The JVM of spark-submit runs already, with the home that the user gave it.
         added[SPARK_HOME] = str(scratch / "spark")
-    return SessionPlan(conf, added)
+    return SessionPlan(conf, added, has_page)
 
 
 def _keeps_to_loopback(given: Mapping[str, str], environ: Mapping[str, str]) -> bool:
-    """Return whether Spark's page, which the user says nothing about, will listen on this host alone."""
+    """Return whether Spark's page, which the user says nothing about, would listen on this host alone."""
     is_given = any(key in given for key in PROTECTED_PAGE)
     return not is_given and is_loopback(environ.get("SPARK_LOCAL_IP") or LOOPBACK)
 

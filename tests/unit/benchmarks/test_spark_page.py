@@ -5,9 +5,9 @@ from benchmarks.spark_page import summary
 
 def test_the_cost_of_the_page_is_the_median_difference_of_pairs() -> None:
     pairs = [
-        {"none": 5.0, "page": 5.4},
-        {"none": 9.0, "page": 9.2},
-        {"none": 5.0, "page": 9.0},
+        {"none": (5.0, 0.0), "page": (5.4, 1.0)},
+        {"none": (9.0, 0.0), "page": (9.2, 3.0)},
+        {"none": (5.0, 0.0), "page": (9.0, 1.5)},
     ]
     # Not the difference of medians, which the machine's moods change.
     assert summary(pairs) == {
@@ -16,4 +16,5 @@ def test_the_cost_of_the_page_is_the_median_difference_of_pairs() -> None:
         "cost_s": 0.4,
         "cost_low_s": 0.3,
         "cost_high_s": 2.2,
+        "page_s": 1.5,
     }

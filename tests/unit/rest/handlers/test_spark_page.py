@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from headrace.core.errors import HostError
 from headrace.rest.cluster_view import SparkPage
 from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
@@ -63,7 +64,7 @@ def page(seen: list[str]) -> Iterator[str]:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str) -> Iterator[ServedCluster]:
     key = base64.urlsafe_b64encode(KEY).rstrip(b"=").decode()
-    with served_cluster(tmp_path, monkeypatch, spark_page=SparkPage(page, key)) as served:
+    with served_cluster(tmp_path, monkeypatch, spark_page=SparkPage(lambda: page, key)) as served:
         yield served
 
 
@@ -96,11 +97,21 @@ def test_a_page_that_does_not_answer_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = base64.urlsafe_b64encode(KEY).decode()
-    gone = SparkPage("http://127.0.0.1:1", key)
+    gone = SparkPage(lambda: "http://127.0.0.1:1", key)
     with served_cluster(tmp_path, monkeypatch, spark_page=gone) as cluster:
         answer = cluster.get("/spark/jobs/")
         assert answer.status == 503
         assert answer.json["errors"] == ["Spark's page at http://127.0.0.1:1 does not answer"]
+
+
+def test_a_page_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise HostError("Spark's page did not start: no port is free")
+
+    with served_cluster(tmp_path, monkeypatch, spark_page=SparkPage(fail, "")) as cluster:
+        answer = cluster.get("/spark/jobs/")
+        assert answer.status == 503
+        assert answer.json["errors"] == ["Spark's page did not start: no port is free"]
 
 
 def test_without_spark_there_is_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

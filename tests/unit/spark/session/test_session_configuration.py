@@ -218,8 +218,10 @@ def test_an_archive_of_classes_that_the_user_chose_is_not_replaced(given: str) -
 
 
 @pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,1,1024]"])
-def test_spark_s_page_is_on_behind_its_filter_where_it_listens_on_loopback(master: str) -> None:
-    conf = plan({"spark.master": master}).conf
+def test_spark_s_page_may_start_behind_its_filter_where_it_listens_on_loopback(master: str) -> None:
+    made = plan({"spark.master": master})
+    conf = made.conf
+    assert made.has_page and conf["spark.ui.enabled"] == "false"
     assert conf.items() >= PROTECTED_PAGE.items()
     assert conf["spark.ui.killEnabled"] == "false"
     keys = {base64.urlsafe_b64decode(missing_page_key(conf)[PAGE_KEY]) for _ in range(2)}
@@ -237,16 +239,24 @@ def test_spark_s_page_is_on_behind_its_filter_where_it_listens_on_loopback(maste
 def test_spark_s_page_is_off_where_it_would_listen_beyond_loopback(
     environ: dict[str, str], submitted: dict[str, str]
 ) -> None:
-    conf = plan(environ=environ, submitted=submitted).conf
+    made = plan(environ=environ, submitted=submitted)
+    conf = made.conf
+    assert not made.has_page
     assert (conf["spark.ui.enabled"], conf["spark.ui.killEnabled"]) == ("false", "false")
     assert missing_page_key(conf) == {}
 
 
 @pytest.mark.parametrize(
-    "given", [{"spark.ui.enabled": "true"}, {"spark.ui.filters": "own.Filter"}]
+    "given",
+    [
+        {"spark.ui.enabled": "true"},
+        {"spark.ui.enabled": "false"},
+        {"spark.ui.filters": "own.Filter"},
+    ],
 )
 def test_what_the_user_says_of_spark_s_page_holds(given: dict[str, str]) -> None:
     conf = plan(given).conf
+    assert not plan(given).has_page
     assert {key: conf.get(key) for key in PROTECTED_PAGE} == {
         "spark.ui.port": None,
         "spark.ui.filters": None,

@@ -1,0 +1,100 @@
+"""Spark's web page, started when somebody first asks for it.
+
+With `spark.ui.enabled` Spark starts a web server, and the classes of its pages, before the first job can run, although
+most sessions end without anybody having looked. What the pages show Spark collects with and without them: so the
+session starts without, and the page is made as SparkContext and SharedState would have made it.
+Source: Spark, core/src/main/scala/org/apache/spark/SparkContext.scala and ui/SparkUI.scala;
+sql/core/src/main/scala/org/apache/spark/sql/internal/SharedState.scala.
+"""
+
+import threading
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from headrace.core.errors import HostError
+from headrace.spark.session.jvm import JvmGoneError, jvm_calls, jvm_context
+
+_STREAMING_PAGE: Final = "spark.sql.streaming.ui.enabled"
+
+
+class WebPageError(HostError):
+    """Spark's web page did not start."""
+
+
+class WebPage:
+    """The web page of a session. Spark stops it together with the session."""
+
+    def __init__(self, spark: SparkSession, host: str) -> None:
+        """`host`: the address that Spark's processes listen at."""
+        self._spark: Final = spark
+        self._host: Final = f"[{host}]" if ":" in host else host
+        self._lock: Final = threading.Lock()
+        self._address = ""
+
+    def address(self) -> str:
+        """Return the page's address, as in http://127.0.0.1:4040, and start the page first. Raises WebPageError."""
+        with self._lock:
+            if not self._address:
+                try:
+                    with jvm_calls():
+                        page = _started(self._spark)
+                        self._address = f"{page.scheme()}{self._host}:{page.boundPort()}"
+                except (JvmGoneError, Py4JError) as error:
+                    raise WebPageError(f"Spark's page did not start: {error}") from error
+            return self._address
+
+
+def _started(spark: SparkSession) -> Any:
+    context = jvm_context(spark.sparkContext)
+    jvm: Any = getattr(spark.sparkContext, "_jvm")  # noqa: B009 - private, and named in few files
+    shared: Any = getattr(spark, "_jsparkSession").sharedState()  # noqa: B009 - see above
+    # By its field: py4j cannot list the methods of SparkEnv, which name classes that PySpark does not bring.
+    security = _field(jvm, "org.apache.spark.SparkEnv", "securityManager").get(context.env())
+    page = jvm.org.apache.spark.ui.SparkUI.create(
+        jvm.scala.Option.apply(context),
+        context.statusStore(),
+        context.conf(),
+        security,
+        context.appName(),
+        "",
+        context.startTime(),
+        context.version(),
+    )
+    page.setAppId(context.applicationId())
+    page.bind()
+    page.attachAllHandlers()
+    # Spark stops the page that it finds here.
+    _field(jvm, "org.apache.spark.SparkContext", "_ui").set(context, jvm.scala.Option.apply(page))
+    jvm.org.apache.spark.sql.execution.ui.SQLTab(shared.statusStore(), page)
+    if str(spark.conf.get(_STREAMING_PAGE, "true")).lower() == "true":
+        _show_queries(spark, jvm, context, page)
+    return page
+
+
+def _show_queries(spark: SparkSession, jvm: Any, context: Any, page: Any) -> None:
+    """Add the streaming queries of the session: those to come, and those that run with what they still know."""
+    store = context.statusStore().store()
+    listener = jvm.org.apache.spark.sql.streaming.ui.StreamingQueryStatusListener(
+        context.conf(), store
+    )
+    manager: Any = getattr(spark, "_jsparkSession").streams()  # noqa: B009 - see above
+    manager.addListener(listener)
+    events = jvm.org.apache.spark.sql.streaming
+    for query in manager.active():
+        known = query.recentProgress()
+        begun = known[0].timestamp() if known else str(jvm.java.time.Instant.now())
+        started = getattr(events, "StreamingQueryListener$QueryStartedEvent")
+        listener.onQueryStarted(started(query.id(), query.runId(), query.name(), begun))
+        for progress in known:
+            told = getattr(events, "StreamingQueryListener$QueryProgressEvent")
+            listener.onQueryProgress(told(progress))
+    statuses = jvm.org.apache.spark.sql.execution.ui.StreamingQueryStatusStore(store)
+    jvm.org.apache.spark.sql.streaming.ui.StreamingQueryTab(statuses, page)
+
+
+def _field(jvm: Any, class_name: str, name: str) -> Any:
+    field = jvm.java.lang.Class.forName(class_name).getDeclaredField(name)
+    field.setAccessible(True)
+    return field
