@@ -293,7 +293,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     ) -> tuple[AllocationId, ...]:
         if not self.task_managers.is_registered(resource_id):
             raise StaleLeaderError(f"TaskManager {resource_id} is not registered at this JobMaster")
-        accepted = self._scheduler.pool.offer(resource_id, offers, self.clock.monotonic_ms())
+        host = self.task_managers.location_of(resource_id).host
+        accepted = self._scheduler.pool.offer(resource_id, offers, self.clock.monotonic_ms(), host)
         self._scheduler.slots_changed()
         self._decommissioning.slots_changed()
         return accepted

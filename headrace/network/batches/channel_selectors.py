@@ -271,7 +271,10 @@ def order_by_channel(
 
 
 def in_order(rows: pa.RecordBatch, order: npt.NDArray[np.intp]) -> pa.RecordBatch:
-    """Return `rows` in an order of `order_by_channel`, shape (num_rows,), of which nothing is checked."""
+    """Return `rows` in an order of all of them, shape (num_rows,), such as that of `order_by_channel`.
+
+    Nothing of it is checked, which would take a third of the time.
+    """
     return pc.call_function("take", [rows, pa.array(order)], _UNCHECKED)
 
 

@@ -24,11 +24,12 @@ from headrace.core.record_batch import (
     Timestamps,
 )
 from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
+from headrace.network.batches.channel_selectors import in_order
+from headrace.operators.columns.integer_columns import stable_order
 
 _BLOCK_ROWS: Final = 16_384
 _STRETCH_ROWS: Final = 256
 """Average rows of equal hashes from which on to copy them as they lie is faster than to gather them one by one."""
-_SIGN_BIT: Final = np.uint32(1 << 31)
 RowOrder = npt.NDArray[np.intp]
 _LAST_COLUMNS: Final = (ROW_KIND_COLUMN, TIMESTAMP_COLUMN, KEY_COLUMN, KEY_HASH_COLUMN)
 
@@ -203,15 +204,11 @@ def _rises(times: Timestamps) -> bool:
 
 
 def _order_of_any(hashes: KeyHashes, times: Timestamps | None) -> RowOrder:
-    """Return the same as `_order`, fast where rows come in any order: a radix sort by halves of 16 bits.
-
-    numpy sorts integers of 16 bits in linear time and larger ones by comparisons, which takes twice as long.
-    """
-    by_time = None if times is None or _rises(times) else np.argsort(times, kind="stable")
-    low_first = (hashes if by_time is None else hashes[by_time]).view(np.uint32) ^ _SIGN_BIT
-    order = np.argsort(low_first.astype(np.uint16), kind="stable")
-    order = order[np.argsort((low_first >> 16).astype(np.uint16)[order], kind="stable")]
-    return order if by_time is None else by_time[order]
+    """Return the same as `_order`, fast where rows come in any order."""
+    if times is None or _rises(times):
+        return stable_order(hashes)
+    by_time = stable_order(times)
+    return by_time[stable_order(hashes[by_time])]
 
 
 def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -219,7 +216,7 @@ def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     rows = as_one_batch(batches)
     batches.clear()
     order = _order_of_any(rows.column(KEY_HASH_COLUMN).to_numpy(), _times(rows))
-    return rows.take(pa.array(order))
+    return in_order(rows, order)
 
 
 def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:
@@ -248,7 +245,7 @@ def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:
         side: as_one_batch([rows for number, rows in parts if number == side]) for side in sides
     }
     if len(sides) == 1:
-        rows_of = {sides[0]: rows_of[sides[0]].take(pa.array(order))}
+        rows_of = {sides[0]: in_order(rows_of[sides[0]], order)}
     else:
         # The place of each row among those of its input.
         places = np.empty(len(order), np.int64)

@@ -39,42 +39,51 @@ class LocalState:
     def arrange(
         self,
         groups: Sequence[Sequence[ExecutionVertexId]],
-        slots: Sequence[tuple[ResourceId, ResourceProfile]],
+        slots: "Sequence[PhysicalSlot]",
+        before: "Sequence[PhysicalSlot | None]",
     ) -> list[int]:
         """Return for each group of subtasks the index of its slot, where `slots[n]` was meant for `groups[n]`.
 
         Slots of one profile change places, so that as many subtasks as possible of one group, and then of the next one,
-        find their state; the others take in order what is left.
+        find their state. Groups that do not find it stay on the host of the slot that they had `before`, if they can:
+        it may still have in memory what they read again from a shared folder. The others take in order what is left.
         """
-        free: defaultdict[tuple[ResourceId, ResourceProfile], deque[int]] = defaultdict(deque)
-        for index, slot in enumerate(slots):
-            free[slot].append(index)
-        wishes: list[tuple[int, int, ResourceId]] = []
+        by_process: list[tuple[int, int, str]] = []
         for number, subtasks in enumerate(groups):
             places = Counter(self._newest[each][1] for each in subtasks if each in self._newest)
-            wishes += [(-count, number, place) for place, count in places.items()]
+            by_process += [(-count, number, place.name) for place, count in places.items()]
+        by_host = [(0, number, slot.host) for number, slot in enumerate(before) if slot is not None]
         chosen: dict[int, int] = {}
-        for _, number, place in sorted(wishes):
-            here = free[place, slots[number][1]]
-            if number not in chosen and here:
-                chosen[number] = here.popleft()
+        wanted = [
+            (by_process, [slot.resource_id.name for slot in slots]),
+            (by_host, [slot.host for slot in slots]),
+        ]
+        for wishes, places in wanted:
+            free: defaultdict[tuple[str, ResourceProfile], deque[int]] = defaultdict(deque)
+            for index in sorted(set(range(len(slots))).difference(chosen.values())):
+                free[places[index], slots[index].profile].append(index)
+            for _, number, place in sorted(wishes):
+                here = free[place, slots[number].profile]
+                if number not in chosen and here:
+                    chosen[number] = here.popleft()
         left: defaultdict[ResourceProfile, deque[int]] = defaultdict(deque)
-        for index in sorted(index for indices in free.values() for index in indices):
-            left[slots[index][1]].append(index)
+        for index in sorted(set(range(len(slots))).difference(chosen.values())):
+            left[slots[index].profile].append(index)
         return [
-            chosen[number] if number in chosen else left[slots[number][1]].popleft()
+            chosen[number] if number in chosen else left[slots[number].profile].popleft()
             for number in range(len(groups))
         ]
 
 
 @dataclass(frozen=True)
 class PhysicalSlot:
-    """An accepted slot and where it is."""
+    """An accepted slot and where it is. `host`: the TaskManager's address, without its port."""
 
     allocation_id: AllocationId
     resource_id: ResourceId
     slot_index: int
     profile: ResourceProfile
+    host: str = ""
 
 
 @dataclass
@@ -120,9 +129,13 @@ class SlotPool:
         return self._unfulfilled().total()
 
     def offer(
-        self, resource_id: ResourceId, offers: Iterable[SlotOffer], monotonic_ms: float
+        self,
+        resource_id: ResourceId,
+        offers: Iterable[SlotOffer],
+        monotonic_ms: float,
+        host: str = "",
     ) -> tuple[AllocationId, ...]:
-        """Take the slots that serve an unfulfilled want; those held already are accepted again."""
+        """Take the slots that serve an unfulfilled want; those held already are accepted again. `host`: of all."""
         accepted: list[AllocationId] = []
         unfulfilled = self._unfulfilled()
         for offer in offers:
@@ -135,7 +148,7 @@ class SlotPool:
             if served is not None and resource_id not in self._leaving:
                 _take_one(unfulfilled, served)
                 slot = PhysicalSlot(
-                    offer.allocation_id, resource_id, offer.slot_index, offer.profile
+                    offer.allocation_id, resource_id, offer.slot_index, offer.profile, host
                 )
                 self._held[offer.allocation_id] = _Held(slot, False, monotonic_ms)
                 accepted.append(offer.allocation_id)

@@ -98,7 +98,8 @@ class GroupSlots:
             return None
         places = self._pool.local_state.arrange(
             [self._groups[number].execution_vertices for number in missing],
-            [(slot.resource_id, slot.profile) for slot in reserved],
+            reserved,
+            [self._slots[number] for number in missing],
         )
         for number, place in zip(missing, places, strict=True):
             self._slots[number] = reserved[place]

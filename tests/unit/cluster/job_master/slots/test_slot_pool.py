@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.job_master.slots.slot_pool import SlotPool
-from headrace.cluster.job_master.slots.slot_sharing import share_slots
+from headrace.cluster.job_master.slots.slot_sharing import GroupSlots, share_slots
+from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.messages import SlotOffer
 from headrace.gateways.resource_manager import ResourceRequirement
@@ -182,3 +183,23 @@ def test_slots_of_a_task_manager_that_is_left_are_wanted_elsewhere() -> None:
     reserved = pool.reserve([ANY_PROFILE])
     assert reserved is not None and reserved[0].resource_id == TM_2
     assert pool.reserve([ANY_PROFILE]) is None
+
+
+def test_groups_whose_task_managers_are_lost_stay_on_their_hosts() -> None:
+    shared, pool = share_slots(expand(job_graph((vertex(1, 2),)))), new_pool(2)
+    groups = GroupSlots(shared, pool)
+    subtasks = frozenset(subtask for group in shared for subtask in group.execution_vertices)
+
+    def hosts() -> list[str]:
+        slots = groups.reserve(subtasks)
+        assert slots is not None
+        return [slots[subtask].host for subtask in sorted(subtasks)]
+
+    pool.offer(TM_1, [offer(1)], 0, "a")
+    pool.offer(TM_2, [offer(2)], 0, "b")
+    before = hosts()
+    pool.fail_task_manager(TM_1)
+    pool.fail_task_manager(TM_2)
+    for number, host in enumerate(reversed(before)):
+        pool.offer(ResourceId(f"next-{number}"), [offer(3 + number)], 0, host)
+    assert hosts() == before
