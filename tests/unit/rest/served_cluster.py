@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -20,6 +20,9 @@ from headrace.rest.cluster_view import ControlPlane, SparkPage
 from headrace.rest.connections import read_connection
 from headrace.rest.rest_server import RestServer
 from tests.unit.rest.sample_cluster import SampleBlobServer, SampleDispatcher, SampleResourceManager
+
+_TIMEOUT_S: Final = 300
+"""A server whose machine is busy is not one that hangs: a description of all routes takes seconds to make."""
 
 
 @dataclass
@@ -73,12 +76,12 @@ class ServedCluster:
 
     def _connection(self) -> http.client.HTTPConnection:
         if not self.ca_file:
-            return http.client.HTTPConnection(self.authority, timeout=30)
+            return http.client.HTTPConnection(self.authority, timeout=_TIMEOUT_S)
         context = ssl.create_default_context(cafile=self.ca_file)
         # The certificate vouches for itself alone, and names no host.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
         context.check_hostname = False
-        return http.client.HTTPSConnection(self.authority, timeout=30, context=context)
+        return http.client.HTTPSConnection(self.authority, timeout=_TIMEOUT_S, context=context)
 
     def get(self, path: str) -> Answer:
         return self.ask("GET", path)
