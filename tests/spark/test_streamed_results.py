@@ -159,7 +159,9 @@ def bounded(mode):
 
     pair_type = Types.ROW_NAMED(["n", "m"], [Types.LONG(), Types.MAP(Types.STRING(), Types.LONG())])
     pairs = env.from_collection([(1, {"a": 1})], pair_type)
-    print("MAP", pairs.map(lambda row: row, output_type=pairs.get_type()).to_dataframe().first().m)
+    small = pairs.map(lambda row: row, output_type=pairs.get_type()).to_dataframe()
+    print("MAP", small.first().m)
+    print("FILES", len(df.inputFiles()) > 0, len(small.inputFiles()))
     none = env.from_collection([1], Types.LONG()).filter(lambda n: n > 1)
     print("NONE", none.to_dataframe().count())
     try:
@@ -188,6 +190,7 @@ def test_a_bounded_result_is_computed_once_with_the_other_sinks_of_its_program_i
         assert told["CALLS"] == "5000 FEW 10", lines
         assert told["PLAN"] == "False", lines
         assert told["MAP"] == "{'a': 1}", lines
+        assert told["FILES"] == "True 0", "small results go through memory"
         assert told["NONE"] == "0", lines
         assert told["ERROR"].startswith("ZeroDivisionError"), lines
         assert "program.py, line" in told["ERROR"], lines
