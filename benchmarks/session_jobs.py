@@ -7,9 +7,10 @@ says how many are kept ahead of the jobs. Each client is a process of its own: i
 submission until its JobMaster saw the last task running, by the clock of this host. Then all jobs are cancelled, and
 rounds of as many follow until `--ended` jobs have ended: figures are what the driver's process keeps per ended job,
 from a round that has warmed it up to the last one, what its JVM's heap holds after a collection, how many threads,
-sockets and open files it has more than before, and how many files lie on disk below its folder, logs and temporary
-files among them. Of sockets that is one for each TaskManager that is there throughout: to the process that watches its
-interpreter lock, from its first answer to a heartbeat on.
+sockets and open files it has more than before, and how many files lie on disk below its folder, temporary files among
+them. Log files are counted apart: those of the last `headrace.resourcemanager.ended-task-managers` stay, two of each.
+Of sockets that is one for each TaskManager that is there throughout: to the process that watches its interpreter
+lock, from its first answer to a heartbeat on.
 
     python -m benchmarks.session_jobs [--jobs 200] [--clients 8] [--ended 1000] [--exclusive] [--spare 0] [--dry]
 """
@@ -143,6 +144,8 @@ def status_of(process: int) -> dict[str, str]:
 def kept_by(process: int) -> dict[str, int]:
     """Return memory, threads and open files of a process, the memory of its JVM, and how many files lie on disk."""
     jvm = jvm_of(process)
+    home = Path(os.environ["HEADRACE_HOME"])
+    log_count = sum(len(names) for *_, names in os.walk(home / "logs"))
     fields = status_of(process)
     links = [
         os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir() if link.is_symlink()
@@ -153,7 +156,8 @@ def kept_by(process: int) -> dict[str, int]:
         "jvm_resident_bytes": int(status_of(jvm)["VmRSS"].split()[0]) * 1024,
         "jvm_heap_bytes": heap_bytes_of(jvm),
         "threads": int(fields["Threads"]),
-        "files_on_disk": sum(len(names) for *_, names in os.walk(os.environ["HEADRACE_HOME"])),
+        "files_on_disk": sum(len(names) for *_, names in os.walk(home)) - log_count,
+        "log_files": log_count,
         **kinds,
     }
 
@@ -252,6 +256,7 @@ def rounds(
         "jvm_heap_grown_bytes": after["jvm_heap_bytes"] - before["jvm_heap_bytes"],
         "files_on_disk_before": before["files_on_disk"],
         "files_on_disk_left": after["files_on_disk"] - before["files_on_disk"],
+        "log_files": after["log_files"],
         **{f"{kind}_left": after[kind] - before[kind] for kind in ("threads", "sockets", "files")},
         **{f"{kind}_at_peak": peak[kind] for kind in ("threads", "sockets", "files")},
     }
