@@ -21,7 +21,7 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
   tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
   tests/integration/shuffle tests/integration/rest tests/integration/cli
 # With AFTER=test-serialized, as .ci/run calls them, `make test-integration` runs no test that has run with encoded calls,
-# `make test-spark` none that is marked as a repetition, and `make test-thorough` every second seed, with encoded calls: it
+# `make test-spark` none that is marked as a repetition, and `make test-thorough` every eighth seed, with encoded calls: it
 # does what `make test-serialized` does of the simulation. `make test-all` runs all.
 INTEGRATION_TESTS := $(if $(AFTER),$(filter-out $(RPC_TESTS) %/__pycache__,$(wildcard tests/integration/*)),tests/integration)
 SPARK_TESTS := tests/spark $(if $(AFTER),-m "not repetition")
@@ -74,7 +74,7 @@ test-slow: test-thorough test-integration test-spark  ## slow unit tests, all se
 test-thorough: setup  ## slow unit tests, many examples of each property, all seeds of the simulation
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" \
 	  --hypothesis-profile $(if $(AFTER),ci,thorough) tests/unit
-	HEADRACE_SEED_STEP=$(if $(AFTER),4,1) $(BIN)/python -m pytest -q -n $(WORKERS) $(if $(AFTER),--force-serialization) \
+	HEADRACE_SEED_STEP=$(if $(AFTER),8,1) $(BIN)/python -m pytest -q -n $(WORKERS) $(if $(AFTER),--force-serialization) \
 	  --hypothesis-profile $(if $(AFTER),ci,thorough) tests/simulation
 
 # Each process takes its part in order, so that tests of a module share its cluster or session, then what another has left.

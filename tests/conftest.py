@@ -16,7 +16,7 @@ from headrace.api.client import program_end
 # `make test` looks at few examples, .ci/run at more (`--hypothesis-profile ci`), `make test-thorough` at many
 # (`thorough`), derandomised: a run says the same today and tomorrow. `make test-random` draws new ones each time
 # (`random`), from a seed that it prints. Tests that name a number keep it.
-EXAMPLES = {"quick": 10, "ci": 40, "thorough": 100, "random": 1_000}
+EXAMPLES = {"quick": 10, "ci": 20, "thorough": 100, "random": 1_000}
 for name, max_examples in EXAMPLES.items():
     settings.register_profile(
         name,

@@ -125,6 +125,7 @@ def test_a_supervised_application_outlives_kills_at_each_step_and_clients_of_its
     assert drivers.stored_files() == []
 
 
+@pytest.mark.repetition
 def test_a_standby_calls_main_again_when_the_driver_is_killed(drivers: ApplicationDrivers) -> None:
     first, second = drivers.start_pair()
     listed = drivers.commands.answer("cluster", "list")["clusters"]
@@ -149,7 +150,11 @@ def test_a_standby_calls_main_again_when_the_driver_is_killed(drivers: Applicati
     assert not set(job_ids(second.out)["one"]) & set(job_ids(again.out)["one"])
 
 
-@pytest.mark.parametrize("election", ["zookeeper", "kubernetes"], indirect=True)
+@pytest.mark.parametrize(
+    "election",
+    ["zookeeper", pytest.param("kubernetes", marks=pytest.mark.repetition)],
+    indirect=True,
+)
 def test_a_service_elects_the_driver_that_goes_on_when_the_leader_is_killed(
     election: Election, tmp_path: Path, started: list[Program]
 ) -> None:

@@ -100,7 +100,9 @@ def test_programs_that_are_terminated_end_in_order_and_say_where_to_go_on(
     "start_program, numbers, code",
     [
         (headrace_run, [signal.SIGTERM], 143),
-        (headrace_run, [signal.SIGINT, signal.SIGINT], 130),
+        pytest.param(
+            headrace_run, [signal.SIGINT, signal.SIGINT], 130, marks=pytest.mark.repetition
+        ),
         (plain_python, [signal.SIGTERM], 143),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_job_fails_when_a_worker_is_killed(running: Program) -> None:
     assert_the_job_failed_for_a_lost_task_manager(running)
 
 
-@pytest.mark.parametrize("max_failures", [4, 1])
+@pytest.mark.parametrize("max_failures", [4, pytest.param(1, marks=pytest.mark.repetition)])
 def test_jobs_of_a_program_fail_when_a_worker_then_a_forking_daemon_then_an_executor_is_killed(
     started: Started, tmp_path: Path, max_failures: int
 ) -> None:

@@ -115,7 +115,7 @@ except Exception:
 @pytest.fixture(
     params=[
         pytest.param("local[4]", marks=pytest.mark.repetition),
-        "local-cluster[2,2,1024]",
+        pytest.param("local-cluster[2,2,1024]", marks=pytest.mark.repetition),
         "standalone",
     ]
 )

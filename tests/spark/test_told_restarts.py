@@ -40,10 +40,18 @@ env.execute("told")
 
 @pytest.mark.parametrize(
     "command",
-    [lambda directory, path: start([sys.executable, path], directory),
-     lambda directory, path: start_headrace(directory, "run", "--master", "local[2]", path)],
-    ids=["python program.py", "headrace run"],
-)  # fmt: skip
+    [
+        pytest.param(
+            lambda directory, path: start([sys.executable, path], directory),
+            id="python program.py",
+            marks=pytest.mark.repetition,
+        ),
+        pytest.param(
+            lambda directory, path: start_headrace(directory, "run", "--master", "local[2]", path),
+            id="headrace run",
+        ),
+    ],
+)
 def test_a_lost_worker_and_a_poison_record_stand_on_the_terminal_at_each_restart(
     tmp_path: Path, started: list[Program], command: Callable[[Path, str], Program]
 ) -> None:

@@ -190,7 +190,13 @@ env.execute("waiting")
 """
 
 
-@pytest.mark.parametrize("by_headrace", [True, False], ids=["headrace run", "python"])
+@pytest.mark.parametrize(
+    "by_headrace",
+    [
+        pytest.param(True, id="headrace run"),
+        pytest.param(False, id="python", marks=pytest.mark.repetition),
+    ],
+)
 def test_control_c_cancels_the_job_and_leaves_nothing(
     tmp_path: Path, started: list[Program], by_headrace: bool
 ) -> None:
@@ -224,7 +230,7 @@ env.execute("stuck")
 """
 
 
-@pytest.mark.parametrize("interruptions", [1, 2])
+@pytest.mark.parametrize("interruptions", [pytest.param(1, marks=pytest.mark.repetition), 2])
 def test_control_c_ends_a_job_whose_function_does_not_return(
     tmp_path: Path, started: list[Program], interruptions: int
 ) -> None:
