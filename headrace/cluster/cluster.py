@@ -128,7 +128,12 @@ class Cluster:
         )
         self._leader_election: Final = EmbeddedLeaderElection(rpc_service.random)
         self._run_blocking: Final = run_blocking
-        self._worker_host: Final = WorkerHost(driver, worker_name)
+        self._worker_host: Final = WorkerHost(
+            driver,
+            worker_name,
+            # The next leader would meet the same, and the one after it.
+            ends_with_first_worker=high_availability is None,
+        )
         self._replacements: Final = LeaderReplacements(REPLACEMENTS_MAX, settings, clock)
         self.leaders: Final = LeaderDirectory(rpc_service)
         self.resource_manager = self._create_resource_manager()

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
-from headrace.core.resource_profile import JOB_ENVIRONMENT, UNSPECIFIED, ResourceProfile
+from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 
 
 def remedy_where_alike(profile: ResourceProfile, usual: ResourceProfile) -> str:
@@ -111,12 +111,20 @@ class WorkerHost:
     """The driver of a cluster for as long as that lives, whichever ResourceManager leads. Implements WorkerListener.
 
     It knows which workers live, so that the next ResourceManager gets those of the one before. `worker_name` makes the
-    name of worker n. Used on the main thread, but for the reports of the host.
+    name of worker n. `ends_with_first_worker`: a worker that cannot start, while none ever could, counts as the end of
+    the host. Used on the main thread, but for the reports of the host.
     """
 
-    def __init__(self, driver: ResourceManagerDriver, worker_name: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        driver: ResourceManagerDriver,
+        worker_name: Callable[[int], str],
+        *,
+        ends_with_first_worker: bool = True,
+    ) -> None:
         self._driver: Final = driver
         self._worker_name: Final = worker_name
+        self._ends_with_first_worker: Final = ends_with_first_worker
         self._name_count = 0
         # Guards what the host's reports change: they come from any thread, and none may be lost between two leaders.
         self._lock: Final = threading.Lock()
@@ -125,7 +133,7 @@ class WorkerHost:
         self._sized: dict[ResourceId, ResourceProfile] = {}
         self._decommissioned: dict[ResourceId, str] = {}
         self._failure: BaseException | None = None
-        self._has_usual_registered = False
+        self._has_registered = False
         self._is_closed = False
 
     @property
@@ -188,8 +196,7 @@ class WorkerHost:
         """Its TaskManager has registered: to the next ResourceManager it is one that may have slots in use."""
         with self._lock:
             self._note_start(worker_id)
-            if not self._sized.get(worker_id, UNSPECIFIED).python_executable:
-                self._has_usual_registered = True
+            self._has_registered = True
 
     def _note_start(self, worker_id: ResourceId) -> None:
         if worker_id in self._is_started:
@@ -224,12 +231,12 @@ class WorkerHost:
 
     def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
         with self._lock:
-            listener, has_usual_registered = self._listener, self._has_usual_registered
+            listener, has_registered = self._listener, self._has_registered
         assert listener is not None
         if interpreter:
             listener.interpreter_failed(interpreter, cause, recoverable=recoverable)
-        elif has_usual_registered:
-            # Others could start: it is this host, or a port that may be free again.
+        elif has_registered or not self._ends_with_first_worker:
+            # It may be this host alone, or a port that is free again later.
             listener.interpreter_failed(interpreter, cause, recoverable=True)
         else:
             # Not kept for the next ResourceManager, which hears it again where it still holds.

@@ -1,5 +1,7 @@
 """WorkerHost: the next ResourceManager gets the workers of the one before, and no report of the host is lost."""
 
+import pytest
+
 from headrace.cluster.resource_manager.driver import PreviousWorkers, WorkerHost
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.core.errors import HostError
@@ -32,10 +34,12 @@ class NotingListener:
         self.heard.append(error)
 
 
-def opened() -> tuple[WorkerHost, NotingDriver, list[ResourceId]]:
+def opened(
+    *, ends_with_first_worker: bool = True
+) -> tuple[WorkerHost, NotingDriver, list[ResourceId]]:
     """Return a host with four workers whose first ResourceManager is about to be followed."""
     driver = NotingDriver()
-    host = WorkerHost(driver, worker_names("w"))
+    host = WorkerHost(driver, worker_names("w"), ends_with_first_worker=ends_with_first_worker)
     assert host.open(NotingListener()) == PreviousWorkers((), ())
     workers = [host.new_worker_id() for _ in range(4)]
     for worker_id in workers:
@@ -87,9 +91,8 @@ def test_the_next_resource_manager_hears_which_workers_the_host_takes_away() -> 
     assert follower.heard == [("decommissioned", leaving, "sold")]
 
 
-def test_the_host_counts_as_failed_where_no_usual_worker_could_ever_start() -> None:
-    host, driver, (own, *_) = opened()
-    host.mark_started(own)
+def test_the_host_counts_as_failed_where_no_worker_could_ever_start() -> None:
+    host, driver, _ = opened()
     listener, follower = NotingListener(), NotingListener()
     host.open(listener)
     driver.listener.interpreter_failed("", "no package", recoverable=False)
@@ -99,9 +102,12 @@ def test_the_host_counts_as_failed_where_no_usual_worker_could_ever_start() -> N
     assert follower.heard == [], "it finds out by itself whether that still holds"
 
 
-def test_a_usual_worker_that_cannot_start_may_do_so_later_where_another_one_could() -> None:
-    host, driver, (_, registered, *_) = opened()
-    host.mark_started(registered)
+@pytest.mark.parametrize("index", [0, 1], ids=["of a job's own", "usual"])
+def test_a_usual_worker_that_cannot_start_may_do_so_later_where_another_one_could(
+    index: int,
+) -> None:
+    host, driver, workers = opened()
+    host.mark_started(workers[index])
     follower = NotingListener()
     host.open(follower)
     driver.listener.interpreter_failed("", "port in use", recoverable=False)
@@ -110,3 +116,13 @@ def test_a_usual_worker_that_cannot_start_may_do_so_later_where_another_one_coul
         ("interpreter failed", "", "port in use", True),
         ("interpreter failed", "/opt/other", "no package", False),
     ]
+
+
+def test_a_leader_whose_first_worker_cannot_start_yet_stays_so_that_its_jobs_are_tried_again() -> (
+    None
+):
+    host, driver, _ = opened(ends_with_first_worker=False)
+    follower = NotingListener()
+    host.open(follower)
+    driver.listener.interpreter_failed("", "port in use", recoverable=False)
+    assert follower.heard == [("interpreter failed", "", "port in use", True)]
