@@ -143,6 +143,7 @@ def test_the_page_starts_behind_the_dashboard_when_it_is_asked_for_where_nothing
     # Spark leads from its first page to that of its jobs.
     status, jobs = answer(f"{connection.address}/spark/", connection.token)
     assert status == 200 and "TaskManager " in jobs and '"/spark/static/' in jobs
+    assert [jobs.count(f'href="/spark/{tab}/"') for tab in ("SQL", "StreamingQuery")] == [1, 1]
     [script, *_] = re.findall(r'src="(/spark/static/[^"]+\.js)"', jobs)
     assert answer(connection.address + script, connection.token)[0] == 200
     program.wait_for_line("PAGE http")
@@ -199,7 +200,8 @@ def test_a_page_that_starts_late_shows_what_was_before(tmp_path: Path) -> None:
         page, key = program.stdout.readline().split()
         token = signed_token(base64.urlsafe_b64decode(key))
         try:
-            assert "/SQL/" in answer(f"{page}/jobs/", token)[1]
+            jobs = answer(f"{page}/jobs/", token)[1]
+            assert [jobs.count(f'href="/{tab}/"') for tab in ("SQL", "StreamingQuery")] == [1, 1]
             [application] = json.loads(answer(f"{page}/api/v1/applications", token)[1])
             queries = f"{page}/api/v1/applications/{application['id']}/sql"
             assert "summed_before" in answer(queries, token)[1]

@@ -5,6 +5,7 @@
 Prints the class path of that JVM as JSON.
 """
 
+import contextlib
 import json
 import shlex
 import sys
@@ -14,6 +15,7 @@ from headrace.api.executors import default_settings
 from headrace.core.config import Settings
 from headrace.spark.session.jvm import class_path
 from headrace.spark.session.session import host_session
+from headrace.spark.session.web_page import WebPageError
 
 
 def main(class_list: str) -> None:
@@ -22,7 +24,9 @@ def main(class_list: str) -> None:
     settings = {"spark.driver.extraJavaOptions": options, **default_settings()}
     session = host_session(Settings(settings))
     if session.page is not None:
-        session.page.address()
+        # Where it cannot start, its classes are those that nobody loads.
+        with contextlib.suppress(WebPageError):
+            session.page.address()
     spark = session.spark
     rows = spark.createDataFrame([(1, "one"), (2, "two")], "number long, word string")
     environment = StreamExecutionEnvironment.get_execution_environment()

@@ -296,7 +296,7 @@ def _create(settings: Settings) -> HostSession:
         is_embedded=not given_master(settings, os.environ, submitted),
         given={**plan.conf, **given_by_user(settings)},
         environment_before=before,
-        page=WebPage(spark, os.environ["SPARK_LOCAL_IP"]) if plan.has_page else None,
+        page=WebPage(spark) if plan.has_page else None,
     )
     # Whichever of the two processes ends in order removes the directory, should the other be killed.
     delete_at_jvm_exit(spark.sparkContext, scratch)
