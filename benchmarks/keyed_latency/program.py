@@ -87,7 +87,7 @@ class _Reader(SourceReader):
         self.start_ns = time.time_ns()
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
-        """How far it is."""
+        """Return the number of records that were emitted."""
         return [self.emitted.to_bytes(8, "big")]
 
     def restore_splits(self, splits: Sequence[bytes]) -> None:

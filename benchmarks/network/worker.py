@@ -230,7 +230,7 @@ def take_slowly(
 
 
 def raw_answer(order: dict[str, Any]) -> dict[str, Any]:
-    """What blocking sockets do of the same work."""
+    """Do the same work over blocking sockets."""
     if order["do"] == "raw":
         return raw_receive(order["address"], order["size"])
     return raw_round_trips(order["address"], order["count"], order["size"])

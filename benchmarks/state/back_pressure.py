@@ -54,7 +54,7 @@ class Numbers(Source):
 
 
 class NumbersReader(SourceReader):
-    """As fast as it is asked."""
+    """Emits numbers as fast as its subtask asks for them."""
 
     def __init__(self, context: SubtaskContext) -> None:
         self._context = context

@@ -24,7 +24,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything; `before_turns` is called when all engines are warm."""
+    """Number of turns, and what is asked of each. `before_turns` is called when all engines are warm."""
 
     asked: Asked
     turns: int
@@ -33,7 +33,7 @@ class Plan:
 
 
 class Turns:
-    """Of one run. `failed` says by contender why it has no figures."""
+    """Runs all contenders in turns. `failed` says by contender why it has no figures."""
 
     def __init__(self, plan: Plan, contenders: Sequence[Contender]) -> None:
         self._plan = plan

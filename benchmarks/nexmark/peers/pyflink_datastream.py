@@ -49,7 +49,7 @@ def longs(count: int) -> Any:
 
 
 class Count(AggregateFunction):
-    """How many."""
+    """Counts the records of each key."""
 
     def create_accumulator(self) -> int:
         return 0

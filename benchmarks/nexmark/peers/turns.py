@@ -32,7 +32,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything."""
+    """Number of events and turns, and the folder of the input."""
 
     root: Path
     events: int

@@ -182,7 +182,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return EnvironmentSettings._default_local_parallelism or os.cpu_count() or 1
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
-        """For environments whose executor does not know its number of slots yet."""
+        """Set the parallelism of environments whose executor does not know its number of slots yet."""
         EnvironmentSettings._default_local_parallelism = parallelism
 
     def add_python_file(self, file_path: str) -> None:

@@ -103,7 +103,7 @@ class KafkaPartitionSplit:
         return self.stopping_offset is not None and self.offset >= self.stopping_offset
 
     def encoded(self) -> SourceSplit:
-        """As a split of the framework."""
+        """Return it as a split, with the offsets packed into its content."""
         one = self.partition
         content = msgspec.msgpack.encode(
             (one.topic, one.partition, self.offset, self.stopping_offset)

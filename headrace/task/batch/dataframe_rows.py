@@ -57,7 +57,7 @@ class DataFrameRows:
         """Nothing waits for these rows but their one reader."""
 
     def forget_before(self, partition: int) -> None:
-        """There is one."""
+        """Do nothing: there is only one attempt."""
 
     def close(self) -> None:
         """Spark ends the rows."""
