@@ -120,9 +120,12 @@ STEPS = [
 
 
 def run_with_another_make(
-    folder: Path, fails: str = "-", lasts: str = "-"
+    folder: Path, fails: str = "-", lasts: str = "-", slow_from_s: int = 300
 ) -> subprocess.CompletedProcess[str]:
-    """Run `.ci/run` with a `make` that runs nothing. `lasts`: the target that ends only when it is interrupted."""
+    """Run `.ci/run` with a `make` that runs nothing. `lasts`: the target that ends only when it is interrupted.
+
+    `slow_from_s`: seconds of `make test` from which on the machine counts as slow.
+    """
     shutil.copytree(ROOT / ".ci", folder / ".ci")
     commands = folder / "commands"
     (folder / ".venv" / "bin").mkdir(parents=True)
@@ -143,7 +146,12 @@ def run_with_another_make(
         command.chmod(0o755)
     (commands / "make").write_text(MAKE)
     (commands / "make").chmod(0o755)
-    variables = {"PATH": f"{commands}:{os.environ['PATH']}", "FAILS": fails, "LASTS": lasts}
+    variables = {
+        "PATH": f"{commands}:{os.environ['PATH']}",
+        "FAILS": fails,
+        "LASTS": lasts,
+        "SLOW_FROM_S": str(slow_from_s),
+    }
     # A shell cannot trap what was ignored when it began, as in a run in the background of a script.
     return subprocess.run(
         ["env", "--default-signal=INT", str(folder / ".ci" / "run")],
@@ -162,6 +170,17 @@ def test_it_runs_each_step_once_and_shows_what_it_prints(tmp_path: Path) -> None
     installed = [".venv-docs/.installed .venv-flink/.installed"]
     assert sorted(printed) == sorted([*STEPS, *installed])
     assert done.stdout.rstrip().endswith("==== all passed ====")
+
+
+def test_on_a_slow_machine_long_tests_on_spark_are_left_out_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    done = run_with_another_make(tmp_path, slow_from_s=-1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "make test-spark AFTER=test-serialized SLOW=1 prints" in done.stdout
+    assert (
+        "this machine is slow: tests on Spark that are marked as long are left out" in done.stdout
+    )
 
 
 @pytest.mark.parametrize(

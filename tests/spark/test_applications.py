@@ -101,6 +101,7 @@ def freeze_past_its_lease(driver: Program, folder: Path) -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.long
 def test_a_supervised_application_outlives_kills_at_each_step_and_clients_of_its_jobs_get_each_result_once(
     drivers: ApplicationDrivers, tmp_path: Path
 ) -> None:

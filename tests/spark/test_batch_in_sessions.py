@@ -158,6 +158,7 @@ def test_a_session_on_a_cluster_brings_files_to_stages_and_ends_them(
     session.assert_nothing_is_left()
 
 
+@pytest.mark.long
 def test_a_session_runs_jobs_of_other_processes_as_spark_stages(
     tmp_path: Path, started: list[Program]
 ) -> None:

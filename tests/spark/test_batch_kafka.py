@@ -13,6 +13,7 @@ PROGRAM = ROOT / "tests" / "spark" / "batch_kafka_program.py"
 COUNT = 20_011
 
 
+@pytest.mark.long
 def test_each_record_is_written_once_and_nothing_stays_of_jobs_that_do_not_commit(
     tmp_path: Path, started: list[Program]
 ) -> None:

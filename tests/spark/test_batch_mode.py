@@ -235,6 +235,7 @@ def test_stages_run_again_and_output_is_committed_once(
     program.assert_nothing_is_left()
 
 
+@pytest.mark.long
 def test_sinks_hold_each_record_once_where_workers_and_executors_are_killed(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -380,6 +381,7 @@ def test_dataframes_are_part_of_the_plan_on_both_sides(
         pytest.param(SEED, 10, marks=pytest.mark.repetition),
     ],
 )
+@pytest.mark.long
 def test_spark_aggregates_dataframes_where_results_are_those_of_streaming_mode(
     tmp_path: Path, started: list[Program], seed: int, program_count: int
 ) -> None:

@@ -60,6 +60,7 @@ def store_archive(cache: Path) -> None:
         assert made.returncode == 0, made.stderr
 
 
+@pytest.mark.long
 def test_spark_s_classes_come_from_the_archive_until_it_is_damaged_or_removed(
     tmp_path: Path,
 ) -> None:

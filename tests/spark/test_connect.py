@@ -126,6 +126,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_a_client_of_spark_connect_uses_a_session_and_clusters_of_its_jobs(
     tmp_path: Path, started: list[Program]
 ) -> None:

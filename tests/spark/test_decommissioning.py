@@ -122,6 +122,7 @@ def test_a_decommissioned_executor_is_left_after_a_checkpoint_and_ends_by_itself
     assert_each_line_once(program, tmp_path)
 
 
+@pytest.mark.long
 def test_a_decommissioned_worker_of_a_standalone_cluster_takes_its_executor_along(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_task_manager_that_gets_sigterm_is_left_after_a_checkpoint(
     assert_each_line_once(program, tmp_path)
 
 
+@pytest.mark.long
 def test_an_executor_that_gets_sigterm_costs_no_heartbeat_timeout(
     tmp_path: Path, started: list[Program]
 ) -> None:

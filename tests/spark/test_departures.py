@@ -243,6 +243,7 @@ def test_months_on_a_local_cluster_equal_plain_sql_where_watermarks_wait_long_en
     program.assert_nothing_is_left()
 
 
+@pytest.mark.long
 def test_months_on_a_standalone_cluster_equal_plain_sql_where_watermarks_wait_long_enough(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:

@@ -60,6 +60,7 @@ def output_of(folder: Path) -> Units:
     return {**lines_of_files(folder / "lines"), **rows_of_parquet(folder / "rows")}
 
 
+@pytest.mark.long
 def test_a_program_whose_driver_dies_amid_a_commit_and_is_then_killed_writes_every_row_once(
     tmp_path: Path, started: list[Program]
 ) -> None:

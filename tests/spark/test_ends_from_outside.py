@@ -81,6 +81,7 @@ def number_of(path: Path) -> int:
     return int(path.name.removeprefix("chk-"))
 
 
+@pytest.mark.long
 def test_programs_that_are_terminated_end_in_order_and_say_where_to_go_on(
     tmp_path: Path, started: list[Program]
 ) -> None:

@@ -115,6 +115,7 @@ def shown_jobs(history: History, log: str) -> list[str]:
     return [job.get("description", "") for job in jobs]
 
 
+@pytest.mark.long
 def test_programs_of_the_past_are_shown_with_their_workers_and_the_rows_of_their_queries(
     tmp_path: Path, started: list[Program]
 ) -> None:

@@ -93,6 +93,7 @@ def refusal_of(query: Program) -> str:
     return "".join(query.out)
 
 
+@pytest.mark.long
 def test_a_query_feeds_a_job_of_a_session_each_row_once_although_both_sides_die(
     commands: Commands, tmp_path: Path
 ) -> None:

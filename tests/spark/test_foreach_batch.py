@@ -86,6 +86,7 @@ def lineage_of(program: Program) -> str:
     return lineage
 
 
+@pytest.mark.long
 def test_a_batch_whose_commit_was_not_noted_is_given_again_with_its_id_and_its_rows(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -176,6 +177,7 @@ def functions_of_the_guide() -> str:
     return "\n".join(map(ast.unparse, parts))
 
 
+@pytest.mark.long
 def test_tables_that_keep_the_id_in_their_log_have_each_row_once_wherever_a_driver_dies(
     tmp_path: Path, started: list[Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def session(commands: Commands, tmp_path: Path) -> Iterator[Callable[..., Progra
     cluster.assert_nothing_is_left()
 
 
+@pytest.mark.long
 def test_in_a_session_each_job_has_the_packages_and_the_interpreter_that_it_brings(
     session: Callable[..., Program],
 ) -> None:
@@ -100,6 +101,7 @@ def test_in_a_session_each_job_has_the_packages_and_the_interpreter_that_it_brin
     assert both.startswith("99.0 True ") and both.rpartition(" ")[2] != newer.rpartition(" ")[2]
 
 
+@pytest.mark.long
 def test_a_job_whose_environment_cannot_be_used_fails_alone_and_says_why(
     session: Callable[..., Program],
 ) -> None:

@@ -105,6 +105,7 @@ def marked_files(folder: Path) -> list[Path]:
     ]
 
 
+@pytest.mark.long
 def test_files_of_a_job_are_made_once_on_a_host_of_two_workers_and_gone_with_the_job(
     commands: Commands, tmp_path: Path
 ) -> None:

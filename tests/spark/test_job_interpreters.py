@@ -57,6 +57,7 @@ def found(commands: Commands, *arguments: str) -> set[str]:
     return {prefix for _, prefix in processes(commands, *arguments)}
 
 
+@pytest.mark.long
 def test_task_managers_of_a_job_run_by_the_interpreter_that_it_names(
     commands: Commands, tmp_path: Path
 ) -> None:

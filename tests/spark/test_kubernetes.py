@@ -62,6 +62,7 @@ def packed_environment(folder: Path) -> Path:
     return archive
 
 
+@pytest.mark.long
 def test_a_job_on_executor_pods_writes_every_row_once_though_a_pod_is_killed(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -245,6 +246,7 @@ def assert_nothing_is_left_of(cluster: KubernetesCluster, driver: Pod) -> None:
     assert driver.process.poll() is not None
 
 
+@pytest.mark.long
 def test_a_session_in_a_driver_pod_takes_jobs_of_other_hosts_until_it_is_stopped(
     cluster: KubernetesCluster, tmp_path: Path, started: list[Program]
 ) -> None:
@@ -273,6 +275,7 @@ def test_a_session_in_a_driver_pod_takes_jobs_of_other_hosts_until_it_is_stopped
 
 
 @pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=pytest.mark.repetition)])
+@pytest.mark.long
 def test_a_program_in_a_driver_pod_writes_every_row_once_though_an_executor_is_killed(
     cluster: KubernetesCluster, tmp_path: Path, started: list[Program], is_plain: bool
 ) -> None:

@@ -57,6 +57,7 @@ def end(program: Program) -> None:
         pytest.param("local-cluster[1,3,1024]", marks=pytest.mark.repetition),
     ],
 )
+@pytest.mark.long
 def test_a_job_runs_again_once_spark_has_replaced_all_executors_also_when_they_die_during_recovery(
     tmp_path: Path, started: list[Program], master: str
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_job_runs_again_once_spark_has_replaced_all_executors_also_when_they_d
     end(program)
 
 
+@pytest.mark.long
 def test_a_job_waits_for_a_standalone_cluster_without_workers_and_says_so(
     tmp_path: Path, started: list[Program]
 ) -> None:

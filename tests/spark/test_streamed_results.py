@@ -84,6 +84,7 @@ def check_table(folder: Path) -> None:
     compare_output([(number % 7, number) for number in range(COUNT)], found).check()
 
 
+@pytest.mark.long
 def test_each_row_comes_once_although_a_query_and_then_a_task_manager_die(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -100,6 +101,7 @@ def test_each_row_comes_once_although_a_query_and_then_a_task_manager_die(
     program.assert_nothing_is_left()
 
 
+@pytest.mark.long
 def test_a_killed_driver_s_successor_goes_on_with_the_job_and_with_its_query(
     tmp_path: Path, started: list[Program]
 ) -> None:

@@ -196,6 +196,7 @@ env.execute("files")
 """
 
 
+@pytest.mark.long
 def test_a_slow_job_holds_the_query_back_and_a_killed_driver_s_successor_goes_on(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -266,6 +267,7 @@ def test_rate_and_socket_sources_come_through(tmp_path: Path, started: list[Prog
     ],
     ids=["local", "local-cluster"],
 )
+@pytest.mark.long
 def test_each_row_comes_once_although_workers_that_push_rows_and_drivers_are_killed(
     tmp_path: Path, started: list[Program], cluster: tuple[str, ...], victims: tuple[Victim, ...]
 ) -> None:
