@@ -21,8 +21,8 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
   tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
   tests/integration/shuffle tests/integration/rest tests/integration/cli
 # With AFTER=test-serialized, as .ci/run calls them, `make test-integration` runs no test that has run with encoded calls,
-# `make test-spark` none that is marked as a repetition (with SLOW=1 none that is marked as long), and `make test-thorough` every eighth seed, with encoded calls: it
-# does what `make test-serialized` does of the simulation. `make test-all` runs all.
+# `make test-spark` none that is marked as a repetition, nor with SLOW=1 any that is marked as long, and `make test-thorough`
+# every eighth seed, with encoded calls: it does what `make test-serialized` does of the simulation. `make test-all` runs all.
 INTEGRATION_TESTS := $(if $(AFTER),$(filter-out $(RPC_TESTS) %/__pycache__,$(wildcard tests/integration/*)),tests/integration)
 SPARK_TESTS := tests/spark $(if $(AFTER),-m "not repetition$(if $(SLOW), and not long)")
 
