@@ -3,10 +3,12 @@
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyspark
 
 from headrace.core.randomness import system_random
@@ -88,12 +90,20 @@ def _status(pid: int) -> dict[str, str]:
 
 def listening_ports_of(pids: set[int]) -> set[int]:
     """TCP ports on which one of `pids` listens."""
-    inodes: dict[str, int] = {}
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    return {port for _, port in listening_addresses_of(pids)}
+
+
+def listening_addresses_of(pids: set[int]) -> set[tuple[str, int]]:
+    """Addresses and TCP ports on which one of `pids` listens."""
+    inodes: dict[str, tuple[str, int]] = {}
+    for table, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
         for line in Path(table).read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A":
-                inodes[fields[9]] = int(fields[1].rsplit(":", 1)[1], 16)
+                host, port = fields[1].rsplit(":", 1)
+                # Words of 32 bits, each in the order of this machine.
+                words = np.frombuffer(bytes.fromhex(host), ">u4").astype("=u4")
+                inodes[fields[9]] = socket.inet_ntop(family, words.tobytes()), int(port, 16)
     sockets = (inode for pid in pids for inode in sockets_of(pid))
     return {inodes[inode] for inode in sockets if inode in inodes}
 
