@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_830),
     "cli": (58, 5_970),
     "client": (9, 730),
-    "cluster": (161, 17_710),
+    "cluster": (161, 17_720),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (58, 6_080),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_950),
     "rpc": (18, 2_620),
     "shuffle_service": (13, 1_440),
-    "spark": (65, 7_900),
+    "spark": (65, 7_930),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 100_000)
+WHEEL_CEILING: Final = (954, 100_040)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
