@@ -156,6 +156,7 @@ def test_a_standby_calls_main_again_when_the_driver_is_killed(drivers: Applicati
     ["zookeeper", pytest.param("kubernetes", marks=pytest.mark.repetition)],
     indirect=True,
 )
+@pytest.mark.long
 def test_a_service_elects_the_driver_that_goes_on_when_the_leader_is_killed(
     election: Election, tmp_path: Path, started: list[Program]
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_service_elects_the_driver_that_goes_on_when_the_leader_is_killed(
     assert (election.pointers(), drivers.stored_files()) == ([], [])
 
 
+@pytest.mark.long
 def test_what_is_collected_begins_again_where_the_leadership_was_lost_meanwhile(
     drivers: ApplicationDrivers, tmp_path: Path
 ) -> None:
@@ -209,6 +211,7 @@ def test_ctrl_c_ends_an_application_and_a_second_one_leaves_it_no_less_ended(
     first.assert_nothing_is_left()
 
 
+@pytest.mark.long
 def test_a_driver_whose_jvm_is_killed_leaves_its_application_to_the_next_one(
     drivers: ApplicationDrivers,
 ) -> None:
@@ -245,6 +248,7 @@ def test_an_application_whose_main_raises_ends_with_its_standby_and_is_not_repea
     first.assert_nothing_is_left()
 
 
+@pytest.mark.long
 def test_a_driver_that_was_frozen_while_another_one_followed_ends_its_main(
     drivers: ApplicationDrivers,
 ) -> None:
@@ -272,6 +276,7 @@ def test_a_driver_that_was_frozen_and_had_no_standby_goes_on_with_its_main(
     assert drivers.output() == expected_lines()
 
 
+@pytest.mark.long
 def test_sigterm_hands_an_application_over_and_a_stop_of_its_cluster_ends_it(
     drivers: ApplicationDrivers,
 ) -> None:

@@ -125,6 +125,7 @@ def cluster_options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
     [pytest.param(LOCAL_CLUSTER, marks=pytest.mark.repetition), "standalone"],
     indirect=True,
 )
+@pytest.mark.long
 def test_a_session_on_a_cluster_brings_files_to_stages_and_ends_them(
     cluster_options: tuple[str, ...], tmp_path: Path, started: list[Program]
 ) -> None:

@@ -345,6 +345,7 @@ def test_a_job_that_fails_ends_the_stage_of_rows_that_are_kept_and_deletes_what_
     program.assert_nothing_is_left()
 
 
+@pytest.mark.long
 def test_dataframes_are_part_of_the_plan_on_both_sides(
     tmp_path: Path, started: list[Program]
 ) -> None:

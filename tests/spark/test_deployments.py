@@ -34,6 +34,7 @@ def commands(tmp_path: Path, started: list[Program]) -> Commands:
     return Commands(tmp_path, started)
 
 
+@pytest.mark.long
 def test_a_changed_program_goes_on_in_a_new_session_from_the_savepoint_of_the_first(
     commands: Commands, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_standalone_clusters_take_no_python_program_in_cluster_mode_and_say_so(
     ), refused.report()
 
 
+@pytest.mark.long
 def test_a_driver_that_systemd_starts_again_goes_on_with_its_jobs_from_the_last_checkpoint(
     commands: Commands, tmp_path: Path
 ) -> None:

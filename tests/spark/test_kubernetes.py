@@ -153,6 +153,7 @@ def permitted() -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.long
 def test_a_session_ships_its_python_environment_to_executor_pods(
     tmp_path: Path, started: list[Program]
 ) -> None:
@@ -302,6 +303,7 @@ def test_a_program_in_a_driver_pod_writes_every_row_once_though_an_executor_is_k
     assert_nothing_is_left_of(cluster, driver)
 
 
+@pytest.mark.long
 def test_all_of_a_session_and_its_job_ends_with_the_pod_of_its_driver(
     cluster: KubernetesCluster, tmp_path: Path, started: list[Program]
 ) -> None:

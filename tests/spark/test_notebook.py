@@ -203,6 +203,7 @@ def test_the_stop_button_of_a_notebook_cancels_the_job(commands: Commands, kerne
         wait_until(lambda: statuses(cluster)["stopped"] == "CANCELED", what="the end of the job")
 
 
+@pytest.mark.long
 def test_a_kernel_uses_each_session_that_is_named_and_one_that_was_started_again(
     commands: Commands, kernel: Kernel
 ) -> None:

@@ -42,6 +42,7 @@ def test_all_examples_that_run_jobs_are_compared() -> None:
         pytest.param(SEED, set[str](), marks=pytest.mark.repetition),
     ],
 )
+@pytest.mark.long
 def test_programs_and_examples_give_equal_results_in_both_modes(
     tmp_path: Path, started: list[Program], seed: int, examples: set[str]
 ) -> None:

@@ -171,6 +171,7 @@ def test_a_program_starts_clusters_finds_them_and_ends_them(
         pytest.param(partial(kill_beside_supervisor, count=1_500), id="by-its-supervisor-alone"),
     ],
 )
+@pytest.mark.long
 def test_a_killed_driver_is_followed(
     tmp_path: Path, started: list[Program], kill: Callable[[Path, list[Program]], Outcome]
 ) -> None:
@@ -182,6 +183,7 @@ def test_a_killed_driver_is_followed(
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.long
 def test_a_standby_whose_jvm_is_killed_ends_with_its_cause_and_its_supervisor_starts_it_again(
     commands: Commands, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def alive(program: Program, pids: Iterable[int]) -> list[Process]:
 
 
 @pytest.mark.parametrize("sort_from", [pytest.param(8, marks=pytest.mark.repetition), 1])
+@pytest.mark.long
 def test_a_finished_result_that_is_lost_with_its_task_manager_is_written_again_and_no_other(
     tmp_path: Path, started: list[Program], sort_from: int
 ) -> None:

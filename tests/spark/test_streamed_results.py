@@ -177,6 +177,7 @@ for mode in ("STREAMING", "BATCH", "AUTOMATIC"):
 """
 
 
+@pytest.mark.long
 def test_a_bounded_result_is_computed_once_with_the_other_sinks_of_its_program_in_each_mode(
     tmp_path: Path, started: list[Program]
 ) -> None:
