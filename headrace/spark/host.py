@@ -61,6 +61,7 @@ from headrace.rest.cluster_view import ControlPlane, SparkPage
 from headrace.rest.rest_server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
 from headrace.rpc.proxies import gateway_address
+from headrace.rpc.tcp import join_host_port
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
 from headrace.spark.job_descriptions import attempt_text, worker_description
@@ -388,7 +389,7 @@ class SparkHost:
         bound = os.environ.get("SPARK_LOCAL_IP", "")
         if not key or not port or not is_loopback(bound) or not str(address).startswith("http://"):
             return None
-        found = f"http://{f'[{bound}]' if ':' in bound else bound}:{port}"
+        found = f"http://{join_host_port(bound, port)}"
         return SparkPage(lambda: found, key)
 
     def _cluster_settings(self, settings: Settings) -> Settings:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.core.errors import HostError
 from headrace.core.security.tls import is_loopback
+from headrace.rpc.tcp import join_host_port
 from headrace.spark.session.jvm import JvmGoneError, jvm_calls, jvm_context
 
 _STREAMING_PAGE: Final = "spark.sql.streaming.ui.enabled"
@@ -97,7 +98,7 @@ def _started(spark: SparkSession) -> str:
     except BaseException:
         page.stop()
         raise
-    return f"http://{f'[{host}]' if ':' in host else host}:{page.boundPort()}"
+    return f"http://{join_host_port(host, page.boundPort())}"
 
 
 def _show_queries(spark: SparkSession, jvm: Any, context: Any, page: Any) -> None:
@@ -109,13 +110,13 @@ def _show_queries(spark: SparkSession, jvm: Any, context: Any, page: Any) -> Non
     manager: Any = getattr(spark, "_jsparkSession").streams()  # noqa: B009 - see above
     manager.addListener(listener)
     events = jvm.org.apache.spark.sql.streaming
+    started = getattr(events, "StreamingQueryListener$QueryStartedEvent")
+    told = getattr(events, "StreamingQueryListener$QueryProgressEvent")
     for query in manager.active():
         known = query.recentProgress()
         begun = known[0].timestamp() if known else str(jvm.java.time.Instant.now())
-        started = getattr(events, "StreamingQueryListener$QueryStartedEvent")
         listener.onQueryStarted(started(query.id(), query.runId(), query.name(), begun))
         for progress in known:
-            told = getattr(events, "StreamingQueryListener$QueryProgressEvent")
             listener.onQueryProgress(told(progress))
     statuses = jvm.org.apache.spark.sql.execution.ui.StreamingQueryStatusStore(store)
     jvm.org.apache.spark.sql.streaming.ui.StreamingQueryTab(statuses, page)

@@ -54,20 +54,24 @@ class LocalState:
             by_process += [(-count, number, place.name) for place, count in places.items()]
         by_host = [(0, number, slot.host) for number, slot in enumerate(before) if slot is not None]
         chosen: dict[int, int] = {}
+
+        def not_chosen() -> list[int]:
+            return sorted(set(range(len(slots))).difference(chosen.values()))
+
         wanted = [
             (by_process, [slot.resource_id.name for slot in slots]),
             (by_host, [slot.host for slot in slots]),
         ]
         for wishes, places in wanted:
             free: defaultdict[tuple[str, ResourceProfile], deque[int]] = defaultdict(deque)
-            for index in sorted(set(range(len(slots))).difference(chosen.values())):
+            for index in not_chosen():
                 free[places[index], slots[index].profile].append(index)
             for _, number, place in sorted(wishes):
                 here = free[place, slots[number].profile]
                 if number not in chosen and here:
                     chosen[number] = here.popleft()
         left: defaultdict[ResourceProfile, deque[int]] = defaultdict(deque)
-        for index in sorted(set(range(len(slots))).difference(chosen.values())):
+        for index in not_chosen():
             left[slots[index].profile].append(index)
         return [
             chosen[number] if number in chosen else left[slots[number].profile].popleft()
