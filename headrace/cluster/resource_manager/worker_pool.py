@@ -150,16 +150,7 @@ class WorkerPool:
             case WorkerStarted(worker_id):
                 self._move(worker_id, WorkerState.STARTED, monotonic_ms)
             case WorkerRegistered(worker_id):
-                self._move(worker_id, WorkerState.REGISTERED, monotonic_ms)
-                # Its slots are about to be matched; until then they must not be asked for again.
-                profile = self.profile_of(worker_id)
-                if profile is not None:
-                    self._missing_sized[profile] -= 1
-                elif self._missing_slot_count:
-                    served = self._missing_slot_count - self.limits.slots_per_worker
-                    self._missing_slot_count = max(0, served)
-                else:
-                    self._redundant_missing_count = max(0, self._redundant_missing_count - 1)
+                self._registered(worker_id, monotonic_ms)
             case WorkerTerminated(worker_id, diagnostics):
                 self._terminated(worker_id, diagnostics, monotonic_ms)
             case WorkerLost(worker_id, cause, job_ids):
@@ -325,6 +316,21 @@ class WorkerPool:
             self._workers[worker_id] = replace(
                 worker, state=state, since_ms=monotonic_ms, is_previous=False
             )
+
+    def _registered(self, worker_id: ResourceId, monotonic_ms: float) -> None:
+        worker = self._workers.get(worker_id)
+        # One that did not hear the answer in time registers again: it serves no further slot.
+        if worker is None or worker.state is WorkerState.REGISTERED:
+            return
+        self._move(worker_id, WorkerState.REGISTERED, monotonic_ms)
+        # Its slots are about to be matched; until then they must not be asked for again.
+        if worker.profile is not None:
+            self._missing_sized[worker.profile] -= 1
+        elif self._missing_slot_count:
+            served = self._missing_slot_count - self.limits.slots_per_worker
+            self._missing_slot_count = max(0, served)
+        else:
+            self._redundant_missing_count = max(0, self._redundant_missing_count - 1)
 
     def _terminated(
         self,

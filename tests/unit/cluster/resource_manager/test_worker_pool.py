@@ -297,6 +297,15 @@ def test_a_registering_worker_is_not_asked_for_again_before_its_slots_are_matche
     assert pool.handle(missing(0), 2) == []
 
 
+def test_one_that_registers_again_serves_no_slot_of_another_that_is_still_to_come() -> None:
+    pool = new_pool()
+    pool.handle(missing(3), 0)
+    assert pool.handle(WorkerRegistered(W1), 1) == []
+    assert pool.handle(WorkerRegistered(W1), 2) == []
+    assert pool.pending_count == 2
+    assert pool.handle(missing(2), 3) == []
+
+
 def test_strangers_may_not_register() -> None:
     assert "never asked for" in str(new_pool().refusal_of(W1))
 
