@@ -73,6 +73,21 @@ class _ClaimMode(click.Choice[str]):
 )
 @program_options
 @click.option(
+    "-d",
+    "--detached",
+    "is_detached",
+    is_flag=True,
+    help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster of "
+    "its own, or the jobs to the session or remote cluster.",
+)
+@click.option(
+    "-sae",
+    "--shutdownOnAttachedExit",
+    "ends_with_client",
+    is_flag=True,
+    help="Cancel jobs on a session or remote cluster when this command ends, however that comes.",
+)
+@click.option(
     "--cluster",
     "cluster_name",
     metavar="NAME",
