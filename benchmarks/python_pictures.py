@@ -3,16 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-# The same figures make the same file, byte for byte.
-matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
-
-import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
-from matplotlib.figure import Figure  # noqa: E402
-
-from benchmarks.python_report import STEPS, WHO, Line, doubts  # noqa: E402
+from benchmarks.pictures import save_figures
+from benchmarks.python_report import STEPS, WHO, Line, doubts
 
 
 def function(functions: Sequence[Line]) -> Figure:
@@ -60,7 +55,4 @@ def draw(functions: Sequence[Line], started: Line | None, directory: Path) -> li
         figures["python_function"] = function(functions)
     if started is not None:
         figures["python_start"] = start(started)
-    for name, figure in figures.items():
-        figure.savefig(directory / f"{name}.svg", metadata={"Date": None})
-        plt.close(figure)
-    return list(figures)
+    return save_figures(figures.items(), directory)

@@ -3,15 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
+import matplotlib.pyplot as plt
 
-matplotlib.use("Agg")
-# The same figures make the same file, byte for byte.
-matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
-
-import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
-
-from benchmarks.batch_report.report import NAMES, PICTURE, Line, rates_of  # noqa: E402
+from benchmarks.batch_report.report import NAMES, PICTURE, Line, rates_of
+from benchmarks.pictures import save_figures
 
 
 def draw(runs: Sequence[Line], directory: Path) -> list[str]:
@@ -30,6 +25,4 @@ def draw(runs: Sequence[Line], directory: Path) -> list[str]:
     panel.set_yscale("log")
     panel.set_ylabel("records per second")
     panel.legend(fontsize=7, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    figure.savefig(directory / f"{PICTURE}.svg", metadata={"Date": None})
-    plt.close(figure)
-    return [PICTURE]
+    return save_figures([(PICTURE, figure)], directory)

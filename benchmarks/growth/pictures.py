@@ -3,16 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-# The same figures make the same file, byte for byte.
-matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
-
-import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
-from matplotlib.figure import Figure  # noqa: E402
-
-from benchmarks.growth.series import Series  # noqa: E402
+from benchmarks.growth.series import Series
+from benchmarks.pictures import save_figures
 
 WITHOUT_PICTURE = frozenset({"task_managers"})
 """Two points say more as figures."""
@@ -20,17 +15,15 @@ WITHOUT_PICTURE = frozenset({"task_managers"})
 
 def draw_all(found: Sequence[Series], directory: Path) -> list[str]:
     """Write an SVG for each question there is data for; return their names."""
-    directory.mkdir(parents=True, exist_ok=True)
-    drawn: list[str] = []
-    for question in dict.fromkeys(series.question for series in found):
-        if question in WITHOUT_PICTURE:
-            continue
-        name = f"growth_{question}"
-        figure = draw([series for series in found if series.question == question])
-        figure.savefig(directory / f"{name}.svg", metadata={"Date": None})
-        plt.close(figure)
-        drawn.append(name)
-    return drawn
+    questions = dict.fromkeys(series.question for series in found)
+    return save_figures(
+        (
+            (f"growth_{question}", draw([each for each in found if each.question == question]))
+            for question in questions
+            if question not in WITHOUT_PICTURE
+        ),
+        directory,
+    )
 
 
 def draw(own: Sequence[Series]) -> Figure:

@@ -4,22 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-# The same figures make the same file, byte for byte.
-matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
-
-import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
-from matplotlib.figure import Figure  # noqa: E402
-
-from benchmarks.keyed_latency.peers_text import title_of  # noqa: E402
-from benchmarks.keyed_latency.report import (  # noqa: E402
+from benchmarks.keyed_latency.peers_text import title_of
+from benchmarks.keyed_latency.report import (
     P50_AIM_MS,
     P99_AIM_MS,
     Cells,
     section_of,
 )
+from benchmarks.pictures import save_figures
 
 
 def timeouts(cells: Cells) -> Figure | None:
@@ -110,15 +105,7 @@ PICTURES: dict[str, Callable[[Cells], Figure | None]] = {
 
 def draw_all(cells: Cells, directory: Path) -> list[str]:
     """Write an SVG of each picture there is data for; return their names."""
-    directory.mkdir(parents=True, exist_ok=True)
-    drawn: list[str] = []
-    for name, draw in PICTURES.items():
-        figure = draw(cells)
-        if figure is not None:
-            figure.savefig(directory / f"{name}.svg", metadata={"Date": None})
-            plt.close(figure)
-            drawn.append(name)
-    return drawn
+    return save_figures(((name, draw(cells)) for name, draw in PICTURES.items()), directory)
 
 
 def _label(panel: Any, timeouts_ms: list[int]) -> None:

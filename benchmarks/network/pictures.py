@@ -5,14 +5,10 @@ from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-# The same figures make the same file, byte for byte.
-matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
-
-import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
-from matplotlib.figure import Figure  # noqa: E402
+from benchmarks.pictures import save_figures
 
 Sections = Mapping[str, Any]
 OURS, RAW = "tab:blue", "lightgrey"
@@ -119,15 +115,7 @@ PICTURES: dict[str, Callable[[Sections], Figure | None]] = {
 
 def draw_all(sections: Sections, directory: Path) -> list[str]:
     """Write an SVG of each picture there is data for; return their names."""
-    directory.mkdir(parents=True, exist_ok=True)
-    drawn: list[str] = []
-    for name, draw in PICTURES.items():
-        figure = draw(sections)
-        if figure is not None:
-            figure.savefig(directory / f"{name}.svg", metadata={"Date": None})
-            plt.close(figure)
-            drawn.append(name)
-    return drawn
+    return save_figures(((name, draw(sections)) for name, draw in PICTURES.items()), directory)
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Any]]:

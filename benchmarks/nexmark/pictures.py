@@ -5,19 +5,14 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-matplotlib.use("Agg")
-# The same figures make the same file, byte for byte.
-matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
-
-import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.patches import Patch  # noqa: E402
-
-from benchmarks.nexmark.flames import AREAS, Stacks, area_of, cells_of  # noqa: E402
-from benchmarks.nexmark.multiples import doubts  # noqa: E402
-from benchmarks.nexmark.report import engines  # noqa: E402
+from benchmarks.nexmark.flames import AREAS, Stacks, area_of, cells_of
+from benchmarks.nexmark.multiples import doubts
+from benchmarks.nexmark.report import engines
+from benchmarks.pictures import save_figures
 
 LETTERS = 190
 """Of a flame graph's text, as many as fit into its whole width."""
@@ -84,10 +79,6 @@ def flame_graph(stacks: Stacks) -> Figure:
 
 def draw_all(lines: Mapping[str, Any], stacks: Mapping[str, Stacks], directory: Path) -> list[str]:
     """Draw into `directory`; return the names of the pictures."""
-    directory.mkdir(parents=True, exist_ok=True)
     figures = {name: draw(lines, *how) for name, how in PICTURES.items() if has_bars(lines)}
     figures |= {f"nexmark_flames_{query}": flame_graph(seen) for query, seen in stacks.items()}
-    for name, figure in figures.items():
-        figure.savefig(directory / f"{name}.svg", metadata={"Date": None})
-        plt.close(figure)
-    return list(figures)
+    return save_figures(figures.items(), directory)

@@ -4,16 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-# The same figures make the same file, byte for byte.
-matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
-
-import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
-from matplotlib.figure import Figure  # noqa: E402
-
-from benchmarks.state.report import by_backend_and_size, share_of  # noqa: E402
+from benchmarks.pictures import save_figures
+from benchmarks.state.report import by_backend_and_size, share_of
 
 Figures = Mapping[str, Any]
 
@@ -106,15 +101,14 @@ PICTURES: dict[str, Callable[[Figures], Figure]] = {
 
 def draw_all(runs: Mapping[str, Mapping[str, Any]], directory: Path) -> list[str]:
     """Draw what was measured into `directory`; return the names of the pictures."""
-    directory.mkdir(parents=True, exist_ok=True)
-    drawn: list[str] = []
-    for question, draw in PICTURES.items():
-        if question in runs:
-            figure = draw(runs[question]["figures"])
-            figure.savefig(directory / f"state_{question}.svg", metadata={"Date": None})
-            plt.close(figure)
-            drawn.append(f"state_{question}")
-    return drawn
+    return save_figures(
+        (
+            (f"state_{question}", draw(runs[question]["figures"]))
+            for question, draw in PICTURES.items()
+            if question in runs
+        ),
+        directory,
+    )
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Any]]:

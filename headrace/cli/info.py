@@ -54,6 +54,9 @@ Try it:
 # What follows the name of the program is the program's.
 @click.command(cls=ProgramCommand, help=_HELP, context_settings={"allow_interspersed_args": False})
 @program_options
+# As in Flink, which takes these options of `run` here, too, and does not list them.
+@click.option("-d", "--detached", is_flag=True, hidden=True, expose_value=False)
+@click.option("-sae", "--shutdownOnAttachedExit", is_flag=True, hidden=True, expose_value=False)
 def info(
     parallelism: int | None,
     definitions: tuple[tuple[str, str], ...],
@@ -61,8 +64,6 @@ def info(
     module: str | None,
     target: str | None,
     address: str | None,
-    is_detached: bool,
-    ends_with_client: bool,
     namespace: str | None,
     verbose: bool,
     is_json: bool,

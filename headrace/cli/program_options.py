@@ -246,21 +246,6 @@ _LAUNCH_OPTIONS: Final = (
         help="A setting. Keys that begin with spark. go to Spark, those with pipeline.global-job-parameters. to the "
         "program; any other must be listed by 'headrace options'.",
     ),
-    click.option(
-        "-d",
-        "--detached",
-        "is_detached",
-        is_flag=True,
-        help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster "
-        "of its own, or the jobs to the session or remote cluster.",
-    ),
-    click.option(
-        "-sae",
-        "--shutdownOnAttachedExit",
-        "ends_with_client",
-        is_flag=True,
-        help="Cancel jobs on a session or remote cluster when this command ends, however that comes.",
-    ),
     namespace_option,
     click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself."),
     json_option,

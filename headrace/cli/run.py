@@ -1,11 +1,7 @@
 """`headrace run program.py`: runs a program in this process, on its own Spark application (application mode)."""
 
-import contextlib
-import os
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -26,6 +22,7 @@ from headrace.cli.program_options import (
     recovery_settings,
 )
 from headrace.cli.program_run import provide_python_files, run_here
+from headrace.cli.run_answer import RunAnswer, only_answer_on_standard_output
 from headrace.client.client_heartbeat import SHUTDOWN_ON_ATTACHED_EXIT
 from headrace.client.program import Program
 from headrace.cluster.high_availability.options import (
@@ -33,14 +30,10 @@ from headrace.cluster.high_availability.options import (
     is_highly_available,
 )
 from headrace.core.config import Settings
-from headrace.core.error_text import describe
 from headrace.core.errors import ConfigurationError, HeadraceError
 
 if TYPE_CHECKING:
     from headrace.api.client.job_client import JobClient
-
-_ASK_TIMEOUT_S: Final = 10.0
-
 
 _HELP: Final = """\
 Run PROGRAM with its ARGUMENTS.
@@ -79,6 +72,21 @@ class _ClaimMode(click.Choice[str]):
     help="Spark master: local[n], local-cluster[…], spark://…, yarn, k8s://…",
 )
 @program_options
+@click.option(
+    "-d",
+    "--detached",
+    "is_detached",
+    is_flag=True,
+    help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster of "
+    "its own, or the jobs to the session or remote cluster.",
+)
+@click.option(
+    "-sae",
+    "--shutdownOnAttachedExit",
+    "ends_with_client",
+    is_flag=True,
+    help="Cancel jobs on a session or remote cluster when this command ends, however that comes.",
+)
 @click.option(
     "--cluster",
     "cluster_name",
@@ -186,7 +194,7 @@ def run(
         )
     if is_json:
         answer = RunAnswer()
-        with _only_answer_on_standard_output():
+        with only_answer_on_standard_output():
             code = _run_shown(program, settings, progress, is_detached, answer)
         print_json(answer.document(code))
         return code
@@ -220,54 +228,6 @@ def _refuse_unrecoverable(
             "--supervise is for daemons: add -d; what starts a program in the foreground sees how it ends, and starts "
             "it again"
         )
-
-
-class RunAnswer:
-    """The jobs and errors of a program, for the document that `--json` prints at its end."""
-
-    def __init__(self) -> None:
-        self._clients: list[JobClient] = []
-        self._jobs: list[dict[str, str]] = []
-        self._errors: list[str] = []
-
-    def take_job(self, client: "JobClient") -> None:
-        """Remember a job that was submitted."""
-        self._clients.append(client)
-
-    def take_error(self, error: BaseException) -> int:
-        """Remember an error and print it; return the exit code."""
-        self._errors.append(describe(error, wants_details=False)[0])
-        return report_failure(error)
-
-    def ask_jobs(self) -> None:
-        """Ask for names and states of the jobs, while their cluster answers."""
-        self._jobs = [_job_facts(client) for client in self._clients]
-
-    def document(self, code: int) -> dict[str, Any]:
-        """Return the document."""
-        return {"exit-code": code, "jobs": self._jobs, "errors": self._errors}
-
-
-def _job_facts(client: "JobClient") -> dict[str, str]:
-    facts = {"job-id": str(client.get_job_id())}
-    with contextlib.suppress(HeadraceError, TimeoutError):
-        details = client.get_job_details().result(_ASK_TIMEOUT_S)
-        facts |= {"name": details.name, "state": details.status.name}
-    return facts
-
-
-@contextmanager
-def _only_answer_on_standard_output() -> Generator[None, None, None]:
-    """Have all that is printed meanwhile on standard error, by Spark's JVM and other children as well."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def _run_shown(
@@ -305,24 +265,8 @@ def _run_shown(
 
     on_error = report_failure if answer is None else answer.take_error
     if is_highly_available(given) and not is_elsewhere:
-        # Imported late: few programs need it.
-        from headrace.cli.application_run import run_application
-        from headrace.cluster.high_availability.lease import LeaderRecord, leader_at
-        from headrace.spark.executor import SparkExecutor
-
-        def stands_by(leader: LeaderRecord) -> None:
-            place = leader_at(leader.holder, leader.address)
-            text = f"standby: takes over when {place}, which runs the program, is gone"
-            click.echo(text, err=True)
-
-        return run_application(
-            program,
-            settings,
-            SparkExecutor(given),
-            on_standby=stands_by,
-            on_submitted=submitted,
-            before_close=end_shows,
-            on_error=on_error,
+        return _run_highly_available(
+            program, settings, on_submitted=submitted, before_close=end_shows, on_error=on_error
         )
     try:
         executor = create_executor(given)
@@ -335,5 +279,34 @@ def _run_shown(
         on_submitted=submitted,
         on_finished=click.echo if is_elsewhere else None,
         before_close=end_shows,
+        on_error=on_error,
+    )
+
+
+def _run_highly_available(
+    program: Program,
+    settings: dict[str, str],
+    *,
+    on_submitted: Callable[["JobClient"], None],
+    before_close: Callable[[], None],
+    on_error: Callable[[BaseException], int],
+) -> int:
+    """Run the program on a cluster of its own once this driver leads it, and say meanwhile who does."""
+    # Imported late: few programs need it.
+    from headrace.cli.application_run import run_application
+    from headrace.cluster.high_availability.lease import LeaderRecord, leader_at
+    from headrace.spark.executor import SparkExecutor
+
+    def stands_by(leader: LeaderRecord) -> None:
+        place = leader_at(leader.holder, leader.address)
+        click.echo(f"standby: takes over when {place}, which runs the program, is gone", err=True)
+
+    return run_application(
+        program,
+        settings,
+        SparkExecutor(Settings(settings)),
+        on_standby=stands_by,
+        on_submitted=on_submitted,
+        before_close=before_close,
         on_error=on_error,
     )

@@ -40,7 +40,7 @@ from headrace.cluster.versions import software_versions
 from headrace.core.errors import ErrorDomain, HostError
 from headrace.core.ids import DispatcherId, ResourceId, ResourceManagerId
 from headrace.core.security.tls import TlsIdentity
-from headrace.core.threads import BlockingRunner, run_in_thread
+from headrace.core.threads import BlockingRunner, BlockingStarter, run_in_thread, start_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.ended_job import OnJobEnded
 from headrace.gateways.resource_manager import ResourceManagerGateway
@@ -100,6 +100,7 @@ class Cluster:
         worker_name: WorkerNames,
         on_shut_down: Callable[[], None],
         run_blocking: BlockingRunner = run_in_thread,
+        start_blocking: BlockingStarter = start_thread,
         scratch: Path | None = None,
         secret: bytes = b"",
         tls: TlsIdentity | None = None,
@@ -128,6 +129,7 @@ class Cluster:
         )
         self._leader_election: Final = EmbeddedLeaderElection(rpc_service.random)
         self._run_blocking: Final = run_blocking
+        self._start_blocking: Final = start_blocking
         self._worker_host: Final = WorkerHost(
             driver,
             worker_name,
@@ -211,6 +213,7 @@ class Cluster:
                 blob_server=blob_server,
                 shuffle_master=self._shuffle_master,
                 run_blocking=self._run_blocking,
+                start_blocking=self._start_blocking,
                 report_span=self._registry.report_span if self._registry.is_read else None,
                 fence=always_leads if leadership is None else leadership.validate,
                 on_attempt=self._on_attempt,

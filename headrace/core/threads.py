@@ -36,6 +36,10 @@ class BlockingRunner(Protocol):
         ...
 
 
+BlockingStarter = Callable[[str, Callable[[], None]], object]
+"""Runs blocking work on another thread (`start_thread`), or at once in a simulation; the name is for logs."""
+
+
 @dataclass(frozen=True)
 class ThreadIds:
     """Names of a thread: the interpreter's, by which its frames are found, and the kernel's, by which its clock is."""

@@ -4,7 +4,7 @@ Nothing in it was unpickled: types, partitioners and functions are loaded by the
 `cluster/task_executor/deployment` builds it. Source: Flink Environment.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
@@ -19,16 +19,13 @@ from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import InputGateDescriptor
-from headrace.core.threads import start_thread
+from headrace.core.threads import BlockingStarter, start_thread
 from headrace.functions.ingest import IngestDoor
 from headrace.graph.job_graph import JobEdge, JobVertex
 from headrace.metrics.groups import MetricGroup
 from headrace.network.gates.partition_requests import AnswerVerdict
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.result_partition import ResultPartition
-
-BlockingStarter = Callable[[str, Callable[[], None]], object]
-"""Runs blocking work on another thread (`start_thread`), or at once in a simulation; the name is for logs."""
 
 
 class TaskListener(Protocol):

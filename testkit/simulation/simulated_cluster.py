@@ -86,7 +86,7 @@ class SimulatedTaskManager:
             clock=clock,
             random=random,
             metrics=MetricGroup(clock),
-            run_blocking=lambda _, body: body(),
+            run_blocking=_start_at_once,
         )
         setup = TaskManagerServices(
             resource_id=worker_id,
@@ -258,6 +258,7 @@ class SimulatedCluster:
             worker_name=worker_names("sim"),
             on_shut_down=lambda: None,
             run_blocking=run_blocking or _run_at_once,
+            start_blocking=_start_at_once,
             high_availability=high_availability,
         )
         self.dispatcher: Final = with_timeout(self.cluster.dispatcher_gateway, NO_TIMEOUT_MS)
@@ -356,6 +357,10 @@ class SimulatedCluster:
 
 async def _run_at_once(name: str, body: Callable[[], T]) -> T:
     return body()
+
+
+def _start_at_once(name: str, body: Callable[[], None]) -> None:
+    body()
 
 
 def failure_note(seed: int) -> Callable[[str], str]:

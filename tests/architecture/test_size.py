@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (43, 5_120),
     "checkpoint": (22, 2_830),
-    "cli": (58, 5_970),
+    "cli": (59, 5_980),
     "client": (9, 730),
     "cluster": (161, 17_720),
     "common": (20, 110),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 100_040)
+WHEEL_CEILING: Final = (955, 100_070)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

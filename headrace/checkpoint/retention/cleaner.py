@@ -33,7 +33,7 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.process.failpoints import Failpoint, reach
-from headrace.core.threads import start_thread
+from headrace.core.threads import BlockingStarter, start_thread
 
 _LOG: Final = logging.getLogger(__name__)
 HELD_MAX: Final = 64
@@ -143,7 +143,7 @@ class CheckpointCleaner:
         self,
         thread_count: int,
         on_changed: Callable[[int], None] = lambda count: None,
-        start: Callable[[str, Callable[[], None]], object] = start_thread,
+        start: BlockingStarter = start_thread,
         clock: Clock | None = None,
         fence: Callable[[], None] = lambda: None,
     ) -> None:

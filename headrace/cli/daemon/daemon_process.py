@@ -86,16 +86,17 @@ class DaemonProcess:
         self.log_folder: Final = log_folder_of(settings, self._clock)
         reading, writing = os.pipe2(os.O_CLOEXEC)
         self._report: int | None = reading
-        started: subprocess.Popen[bytes] | None = None
         try:
-            self._process: Final = (started := self._start(writing))
-            instructions = Instructions(
-                duty, dict(settings), writing, str(self.log_folder), is_verbose
-            )
-            self._tell(instructions.to_json())
-        except BaseException:
-            if started is not None:
+            self._process: Final = self._start(writing)
+            try:
+                instructions = Instructions(
+                    duty, dict(settings), writing, str(self.log_folder), is_verbose
+                )
+                self._tell(instructions.to_json())
+            except BaseException:
                 self.terminate()
+                raise
+        except BaseException:
             self._forget()
             raise
         finally:

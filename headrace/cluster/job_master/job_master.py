@@ -178,6 +178,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self._coordination,
             settings,
             services.run_blocking,
+            services.start_blocking,
             self._notices,
             self._spans.checkpoint_ended,
             services.fence,

@@ -10,7 +10,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import Coordi
 from headrace.cluster.job_master.job_spans import ReportSpan
 from headrace.cluster.leadership import always_leads
 from headrace.cluster.shuffle_master import ShuffleMaster
-from headrace.core.threads import BlockingRunner, run_in_thread
+from headrace.core.threads import BlockingRunner, BlockingStarter, run_in_thread, start_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import JobResult
 from headrace.graph.job_graph import JobGraph
@@ -23,10 +23,10 @@ OnAttempt = Callable[[JobGraph, int], None]
 class JobManagerSharedServices:
     """Services that the Dispatcher shares with all JobMasters of one cluster.
 
-    `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread. `report_span`
-    takes spans of checkpoints and restarts, if anybody reports them. `fence` is called before whatever changes
-    checkpoints or output, and raises where this process does not lead its cluster any more. `on_attempt` is told of
-    starts of jobs.
+    `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread; `start_blocking`
+    starts those that nobody awaits. `report_span` takes spans of checkpoints and restarts, if anybody reports them.
+    `fence` is called before whatever changes checkpoints or output, and raises where this process does not lead its
+    cluster any more. `on_attempt` is told of starts of jobs.
     """
 
     leader_retrieval_address: str
@@ -34,6 +34,7 @@ class JobManagerSharedServices:
     blob_server: BlobServerGateway
     shuffle_master: ShuffleMaster
     run_blocking: BlockingRunner = run_in_thread
+    start_blocking: BlockingStarter = start_thread
     report_span: ReportSpan | None = None
     fence: Callable[[], None] = always_leads
     on_attempt: OnAttempt | None = None

@@ -24,7 +24,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import ThreadIds, start_thread
+from headrace.core.threads import BlockingStarter, ThreadIds, start_thread
 from headrace.functions.ingest import IngestDoor
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import VertexPayloads
@@ -32,7 +32,6 @@ from headrace.metrics.groups import MetricGroup
 from headrace.network.shuffle_environment import ShuffleEnvironment
 from headrace.task.chain.queryable_state import StateRead
 from headrace.task.environment import (
-    BlockingStarter,
     GateInput,
     PartitionOutput,
     TaskEnvironment,

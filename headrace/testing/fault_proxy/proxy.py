@@ -21,6 +21,7 @@ from headrace.core.security.tls import is_loopback
 from headrace.core.threads import spawn
 from headrace.network.errors import ProtocolError
 from headrace.network.transport.http_tunnel import PROXY
+from headrace.rpc.tcp import join_host_port
 from headrace.testing.fault_proxy.injector import (
     CutConnection,
     Deliver,
@@ -83,7 +84,7 @@ class Address:
     def __str__(self) -> str:
         if self.path is not None:
             return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return join_host_port(self.host, self.port)
 
 
 def _resolved(host: str) -> set[IPv4Address | IPv6Address]:

@@ -218,9 +218,14 @@ def test_what_has_no_meaning_here_is_refused_with_what_to_do(
 
 def test_the_help_has_flink_s_names_without_those_that_are_refused(shell: Shell) -> None:
     of_python = ("-py", "-pym", "-pyfs", "-pyarch", "-pyreq", "-pyexec")
-    for command, names in (("run", (*of_python, "-cm", "-sae")), ("info", of_python)):
+    of_jobs = ("-cm", "-d", "-sae")
+    for command, names, others in (
+        ("run", (*of_python, *of_jobs), ()),
+        ("info", of_python, of_jobs),
+    ):
         text = shell(command, "--help").out
         assert [name for name in names if f"  {name}, --" not in text] == []
+        assert [name for name in others if f"  {name}, --" in text] == []
         for name in ("--class", "--pyClientExecutable", "--pyPythonPath"):
             assert name not in text
 

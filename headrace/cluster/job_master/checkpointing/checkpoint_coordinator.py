@@ -104,7 +104,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.failpoints import Failpoint, reach
-from headrace.core.threads import BlockingRunner, run_in_thread, start_thread
+from headrace.core.threads import BlockingRunner, BlockingStarter
 from headrace.gateways.checkpoint_statistics import (
     CheckpointDetails,
     CheckpointOverview,
@@ -597,6 +597,7 @@ def open_checkpointing(
     coordination: OperatorCoordinatorHandler,
     settings: Settings,
     run_blocking: BlockingRunner,
+    start_blocking: BlockingStarter,
     notices: JobNotices,
     on_ended: Callable[[PendingCheckpoint, CompletedCheckpoint | CheckpointFailureReason], None],
     fence: Callable[[], None],
@@ -624,7 +625,7 @@ def open_checkpointing(
             endpoint.clock,
             endpoint.rpc_service.random,
             subsumed_left,
-            start_thread if run_blocking is run_in_thread else _at_once,
+            start_blocking,
             fence,
         ),
         tasks=CheckpointTasks(
@@ -652,8 +653,3 @@ def open_checkpointing(
         fence=fence,
     )
     return checkpointing
-
-
-def _at_once(name: str, body: Callable[[], None]) -> None:
-    """Run `body` now: in a simulation everything that blocks runs at once."""
-    body()

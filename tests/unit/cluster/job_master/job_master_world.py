@@ -91,6 +91,7 @@ class World:
                 blob_server=worker.gateway(resource_manager.address, BlobServerGateway),
                 shuffle_master=CreditBasedShuffleMaster(),
                 run_blocking=run_at_once,
+                start_blocking=lambda _, body: body(),
                 on_attempt=lambda graph, number: self.attempts.append((graph.job_id, number)),
             ),
             on_ended=self.ends.append,

@@ -80,7 +80,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import start_thread
+from headrace.core.threads import BlockingStarter, start_thread
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 60.0
@@ -114,7 +114,7 @@ class CheckpointStore:
         clock: Clock,
         random: SeededRandom,
         on_cleaning: Callable[[int], None] = lambda count: None,
-        start: Callable[[str, Callable[[], None]], object] = start_thread,
+        start: BlockingStarter = start_thread,
         fence: Callable[[], None] = always_leads,
     ) -> None:
         self._settings: Final = settings

@@ -1,6 +1,6 @@
 """CheckpointCoordinator: calls of storage, tasks and operator coordinators, and what their errors lead to."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -38,24 +38,6 @@ from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import 
     SOURCE,
     World,
 )
-
-
-@pytest.fixture
-def new_world() -> Iterator[Callable[[CheckpointCoordinatorConfiguration], World]]:
-    made: list[World] = []
-
-    def create(rules: CheckpointCoordinatorConfiguration) -> World:
-        made.append(World(rules))
-        return made[-1]
-
-    yield create
-    for world in made:
-        world.close()
-
-
-@pytest.fixture
-def world(new_world: Callable[[CheckpointCoordinatorConfiguration], World]) -> World:
-    return new_world(CheckpointCoordinatorConfiguration(None, timeout_ms=500))
 
 
 def test_a_checkpoint_is_published_with_the_state_of_all_and_then_told(world: World) -> None:

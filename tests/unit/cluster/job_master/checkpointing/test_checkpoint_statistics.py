@@ -1,7 +1,6 @@
 """Statistics of a job's checkpoints: counts, the newest ones, and what each subtask told of its part."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,9 +18,6 @@ from headrace.cluster.job_master.checkpointing.checkpoint_history import (
     TrackedCheckpoint,
 )
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import CheckpointPlan
-from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointCoordinatorConfiguration,
-)
 from headrace.core.barriers import SnapshotKind
 from headrace.gateways.checkpoint_statistics import (
     CheckpointCounts,
@@ -54,13 +50,6 @@ MEASURED = CheckpointMetrics(
     is_unaligned=True,
     processed_bytes=40,
 )
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    world = World(CheckpointCoordinatorConfiguration(None, timeout_ms=500))
-    yield world
-    world.close()
 
 
 def newest(world: World) -> CheckpointRecord:

@@ -1,6 +1,6 @@
 """Notices of checkpoints to the user: those that failed, and why none is taken."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -15,24 +15,6 @@ from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuratio
 from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import World
-
-
-@pytest.fixture
-def new_world() -> Iterator[Callable[[CheckpointCoordinatorConfiguration], World]]:
-    made: list[World] = []
-
-    def create(rules: CheckpointCoordinatorConfiguration) -> World:
-        made.append(World(rules))
-        return made[-1]
-
-    yield create
-    for world in made:
-        world.close()
-
-
-@pytest.fixture
-def world(new_world: Callable[[CheckpointCoordinatorConfiguration], World]) -> World:
-    return new_world(CheckpointCoordinatorConfiguration(None, timeout_ms=500))
 
 
 def told(world: World) -> list[str]:

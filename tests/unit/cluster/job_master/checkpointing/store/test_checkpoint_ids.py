@@ -1,6 +1,6 @@
 """CheckpointIdCounter: the next id is there before it is needed, and ids are given out in the order of their taking."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,24 +14,6 @@ from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
 )
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import World
-
-
-@pytest.fixture
-def new_world() -> Iterator[Callable[[float | None], World]]:
-    made: list[World] = []
-
-    def create(interval_ms: float | None) -> World:
-        made.append(World(CheckpointCoordinatorConfiguration(interval_ms)))
-        return made[-1]
-
-    yield create
-    for world in made:
-        world.close()
-
-
-@pytest.fixture
-def world(new_world: Callable[[float | None], World]) -> World:
-    return new_world(None)
 
 
 @pytest.fixture
@@ -100,9 +82,9 @@ def test_an_id_that_nobody_needed_is_given_up_in_the_end(
 
 
 def test_a_job_with_periodic_checkpoints_takes_the_next_id_ahead(
-    new_world: Callable[[float | None], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
-    world = new_world(60_000)
+    world = new_world(CheckpointCoordinatorConfiguration(60_000))
     world.checkpointing.status_changed(JobStatus.RUNNING)
     world.loop.run_for(1)
     assert world.store.last_id == 1
@@ -116,9 +98,9 @@ def test_a_job_with_periodic_checkpoints_takes_the_next_id_ahead(
 
 
 def test_a_job_whose_data_has_ended_takes_no_more_ids_ahead(
-    new_world: Callable[[float | None], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
-    world = new_world(60_000)
+    world = new_world(CheckpointCoordinatorConfiguration(60_000))
     world.checkpointing.status_changed(JobStatus.RUNNING)
     world.begin()
     world.tasks.has_all_data_ended = True
