@@ -60,6 +60,11 @@ _TIME_ZONE: Final = "spark.sql.session.timeZone"
 _DAY_MS: Final = 86_400_000
 _TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *INTEGERS)
 _OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
+_ZERO_OF_SPARK: Final = "CAST(spark_partition_id() AS BIGINT) * 0L"
+"""Zero by an expression that Spark hands to no connector, so that Spark groups and aggregates, not a database.
+
+That may add integers in 32 bits, and take a literal behind GROUP BY for the position of a column.
+"""
 _CONNECTORS_SCAN: Final = re.compile(r"\bScan (?!ExistingRDD|OneRowRelation)|\bBatchScan\b")
 
 
@@ -240,15 +245,17 @@ class SparkAggregates:
             return None
         head, half, *behind = vertex.operators[0], *vertex.operators[place:]
         df = dataframe_of(vertex)
+        is_of_connector = makes_connectors_scan(self._physical_plan(vertex))
         plan = planned_aggregate(
             vertex,
             self._graph.edges_out_of(vertex.vertex_id),
             df.schema.fields,
-            are_texts_bytes=not makes_connectors_scan(self._physical_plan(vertex)),
+            are_texts_bytes=not is_of_connector,
         )
         if plan is None:
             return None
-        made = _partial_results(in_session(self._spark, df), plan, half.name)
+        zero = _ZERO_OF_SPARK if is_of_connector else "0L"
+        made = _partial_results(in_session(self._spark, df), plan, half.name, zero)
         partial_type = load_types(vertex, VertexPayloads.of(vertex, ()))[place].output
         self._set_partition_count()
         # The rows come from Spark's plan, and not by the name of a DataFrame.
@@ -288,11 +295,16 @@ class SparkAggregates:
         return self._plans[dataframe_id]
 
 
-def _partial_results(frame: DataFrame, plan: AggregatePlan, operator_name: str) -> DataFrame:
-    """Return the columns of `SlicedAggregation.partial_schema`, in their order, under the names of a stage's input."""
+def _partial_results(
+    frame: DataFrame, plan: AggregatePlan, operator_name: str, zero: str
+) -> DataFrame:
+    """Return the columns of `SlicedAggregation.partial_schema`, in their order, under the names of a stage's input.
+
+    `zero`: Spark's text for the one slice of rows without an event time.
+    """
     aggregation = plan.aggregation
     fields = {field.name: field for field in frame.schema.fields}
-    begin = "0L"
+    begin = zero
     if plan.time is not None:
         name, column = plan.time
         place = f"operator '{operator_name}', column '{name}'"
