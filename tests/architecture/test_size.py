@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_830),
     "cli": (58, 5_970),
     "client": (9, 730),
-    "cluster": (161, 17_720),
+    "cluster": (161, 17_730),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (58, 6_080),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 100_040)
+WHEEL_CEILING: Final = (954, 100_050)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
