@@ -24,7 +24,7 @@ CEILINGS: Final = {
     "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_260),
-    "network": (82, 9_390),
+    "network": (82, 9_410),
     "operators": (49, 6_030),
     "rest": (79, 7_950),
     "rpc": (18, 2_620),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (954, 100_050)
+WHEEL_CEILING: Final = (954, 100_060)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
