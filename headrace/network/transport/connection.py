@@ -276,8 +276,13 @@ class SocketConnection(asyncio.BufferedProtocol):
         if self._drop is None:
             self._drop = bytearray(_DROPPED_BYTES)
             self._stop_timer()
-            self._endpoint.lost(error)
-            self._on_ended(self, error)
+            try:
+                self._endpoint.lost(error)
+                self._on_ended(self, error)
+            except Exception as failure:
+                # Channels may not have heard of it, and no connection is left whose end they would hear of. Whoever
+                # called has a handler of its own.
+                asyncio.get_running_loop().call_soon(_raise, failure)
 
     def _established(self, name: str, session: Session) -> None:
         self._stop_timer()
@@ -305,3 +310,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _raise(error: Exception) -> None:
+    raise error

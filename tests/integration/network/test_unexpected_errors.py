@@ -1,22 +1,23 @@
-"""A mistake of ours in the network thread: the channels of that connection fail with it, whoever's side makes it."""
+"""A mistake of ours in the network thread: the channels of its connection fail, or else its TaskManager ends."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from headrace.core.config import Settings
 from headrace.network.errors import ConnectionLostError
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.producer_session import ProducerSession
-from tests.integration.network.conftest import Edge
+from headrace.network.transport.socket_transport import SocketTransport
+from tests.integration.network.conftest import Edge, Starter
 from tests.unit.network.exchange import drain, gate, next_element, numbers, writer
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.parametrize("edge", ["unix", "tcp", "tls"], indirect=True),
-]
+pytestmark = pytest.mark.integration
 
 
+@pytest.mark.parametrize("edge", ["unix", "tcp", "tls"], indirect=True)
 @pytest.mark.parametrize(
     ("session_type", "method"),
     [
@@ -55,3 +56,35 @@ def test_an_unexpected_error_of_a_reader_or_a_writer_fails_the_channels_of_its_c
         drain(source)
     source.close()
     sink.close()
+
+
+@pytest.mark.parametrize("kind", ["callback", "timer"])
+def test_what_belongs_to_no_connection_is_fatal_unless_the_transport_is_being_closed(
+    start: Starter, kind: str
+) -> None:
+    heard: list[str] = []
+    hears = threading.Event()
+
+    def on_fatal_error(error: BaseException) -> None:
+        heard.append(str(error))
+        hears.set()
+
+    def fail() -> None:
+        raise LookupError("planted")
+
+    def fail_later() -> None:
+        transport.call_later(1, fail)
+
+    transport = SocketTransport(
+        Settings(), "127.0.0.1", "127.0.0.1", None, on_fatal_error=on_fatal_error
+    )
+    start("a", transport=transport).start()
+    transport.post(fail if kind == "callback" else fail_later)
+    assert hears.wait(20)
+    transport._is_closed = True
+    done = threading.Event()
+    transport.post(fail)
+    transport.post(done.set)
+    assert done.wait(20)
+    transport._is_closed = False
+    assert heard == ["planted"]

@@ -162,6 +162,33 @@ def test_a_timer_that_fails_is_the_end_of_the_connection(monkeypatch: pytest.Mon
     asyncio.run(run())
 
 
+def test_whose_loop_it_is_hears_of_channels_that_were_not_told_of_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ConnectionProtocol, "lost", planted)
+    monkeypatch.setattr(Socket, "close", lambda self: None)
+    heard: list[str] = []
+
+    async def run() -> None:
+        calls, socket = Calls(), Socket()
+        hears = asyncio.Event()
+
+        def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            # As `EventLoopThread` knows a callback.
+            if "handle" in context:
+                heard.append(str(context["exception"]))
+                hears.set()
+
+        asyncio.get_running_loop().set_exception_handler(told)
+        calls.made(socket)
+        calls.connection.close()
+        async with asyncio.timeout(20):
+            await hears.wait()
+
+    asyncio.run(run())
+    assert heard == ["planted"]
+
+
 def assert_ended_by_the_plant(calls: Calls, socket: Socket) -> None:
     ((_, error),) = calls.ended
     assert isinstance(error, ConnectionLostError)
