@@ -231,8 +231,13 @@ class _InProcessDriver:
             reasons.append(reason)
             ended.set()
 
+        def failed(error: BaseException) -> None:
+            executor = self._executors.get(worker_id)
+            if executor is not None:
+                executor.end(f"fatal error: {type(error).__name__}: {error}")
+
         try:
-            with LocalTaskManager(self._configuration(worker_id)) as task_manager:
+            with LocalTaskManager(self._configuration(worker_id), failed) as task_manager:
                 loop.call_soon_threadsafe(self._serve, worker_id, task_manager, terminated)
                 ended.wait()
         except (PortInUseError, ConfigurationError) as error:

@@ -132,6 +132,7 @@ class CreditBasedShuffleEnvironment:
         socket_directory: Path | None,
         tls: TlsIdentity | None = None,
         metrics: MetricGroup | None = None,
+        on_fatal_error: Callable[[BaseException], None] | None = None,
         transport: Transport | None = None,
         wait: WaitStrategy | None = None,
         io: IoExecutor | None = None,
@@ -144,7 +145,7 @@ class CreditBasedShuffleEnvironment:
         self.settings: Final = settings
         self.clock: Final = clock
         self.transport: Final[Transport] = transport or SocketTransport(
-            settings, bind_host, advertised_host, socket_directory, tls
+            settings, bind_host, advertised_host, socket_directory, tls, on_fatal_error
         )
         self.partitions: Final = partitions or ResultPartitionManager(str(resource_id))
         self.features: Final = offered_features(settings)

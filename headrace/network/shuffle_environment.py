@@ -5,7 +5,7 @@ than on TaskManagers; what it does not want to do itself it leaves to the built-
 Source: Flink ShuffleEnvironment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -41,6 +41,8 @@ class ShuffleEnvironmentContext:
     socket_directory: Path | None
     tls: TlsIdentity | None
     metrics: MetricGroup | None
+    on_fatal_error: Callable[[BaseException], None] | None = None
+    """Ends the TaskManager, from any thread: for an error after which it cannot be said whose data comes no more."""
 
 
 class ShuffleEnvironment(Protocol):

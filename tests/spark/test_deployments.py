@@ -118,20 +118,42 @@ def test_standalone_clusters_take_no_python_program_in_cluster_mode_and_say_so(
     ), refused.report()
 
 
+def started_unit(commands: Commands, name: str, replaced: dict[str, str]) -> SystemdUnit:
+    """Start a unit of the examples as it is, with the folder of `commands` as the home of its user."""
+    (commands.folder / "headrace").mkdir()
+    (commands.folder / "headrace" / ".venv").symlink_to(Path(sys.executable).parents[1])
+    unit = SystemdUnit(
+        UNITS / name,
+        {"%h": str(commands.folder), **replaced},
+        lambda command: commands.begin(*command),
+    )
+    wait_until(lambda: bool(unit.lives), what="the first life")
+    return unit
+
+
+def test_a_session_that_systemd_stops_cancels_its_jobs_and_leaves_their_checkpoints(
+    commands: Commands, tmp_path: Path
+) -> None:
+    unit = started_unit(commands, "headrace-session.service", {})
+    unit.lives[0].wait_for_line("session 'nightly' runs at", 150)
+    commands("run", "-d", "--cluster", "nightly", *CHECKPOINTS, "endless.py", "numbers")
+    checkpoints = tmp_path / "headrace" / "checkpoints"
+    wait_until(lambda: any(checkpoints.glob("*/chk-*/_metadata")), 60, "a checkpoint")
+    assert unit.stop() == 0
+    assert any(checkpoints.glob("*/chk-*/_metadata"))
+    assert len(unit.lives) == 1
+    unit.lives[0].assert_nothing_is_left()
+
+
 @pytest.mark.long
 def test_a_driver_that_systemd_starts_again_goes_on_with_its_jobs_from_the_last_checkpoint(
     commands: Commands, tmp_path: Path
 ) -> None:
     count = 3_000
     (tmp_path / "job.py").write_text(counts_program(count, 200))
-    (tmp_path / "headrace").mkdir()
-    (tmp_path / "headrace" / ".venv").symlink_to(Path(sys.executable).parents[1])
-    unit = SystemdUnit(
-        UNITS / "headrace-orders@.service",
-        {"%h": str(tmp_path), "%i": "1", "/shared": str(tmp_path / "shared")},
-        lambda command: commands.begin(*command),
+    unit = started_unit(
+        commands, "headrace-orders@.service", {"%i": "1", "/shared": str(tmp_path / "shared")}
     )
-    wait_until(lambda: bool(unit.lives), what="the first life")
     unit.lives[0].wait_for_line("session 'orders-1' runs at", 150)
     commands("run", "-d", "--cluster", "orders-1", *CHECKPOINTS, "job.py")
     wait_until(lambda: len(lines_of_files(tmp_path / "lines")) > 2, 60, "committed lines")

@@ -106,4 +106,5 @@ def create_credit_based_environment(
         socket_directory=context.socket_directory,
         tls=context.tls,
         metrics=context.metrics,
+        on_fatal_error=context.on_fatal_error,
     )

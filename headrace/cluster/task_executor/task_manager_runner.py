@@ -121,15 +121,21 @@ def run_task_manager(
     """
     failpoints.arm(Settings(configuration.settings))
     control = EventLoopThread(_CONTROL_THREAD)
+    exits = exit_process or _exit_on_the_spot
+
+    def exit_after(error: BaseException) -> None:
+        exits(f"fatal error: {type(error).__name__}: {error}")
+
     try:
-        with LocalTaskManager(configuration) as task_manager:
+        with LocalTaskManager(configuration, exit_after) as task_manager:
             return _serve(
                 configuration,
                 control,
                 task_manager,
                 on_started,
                 should_stop or EndRequest(),
-                exit_process or _exit_on_the_spot,
+                exits,
+                exit_after,
                 output,
                 lock_watcher,
             )
@@ -144,7 +150,12 @@ class LocalTaskManager:
     each task has a group beside them.
     """
 
-    def __init__(self, configuration: TaskManagerConfiguration) -> None:
+    def __init__(
+        self,
+        configuration: TaskManagerConfiguration,
+        on_fatal_error: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """`on_fatal_error`: see ShuffleEnvironmentContext."""
         self._configuration: Final = configuration
         self._settings: Final = _with_result_directory(
             Settings(configuration.settings), configuration.scratch_directory
@@ -171,6 +182,7 @@ class LocalTaskManager:
                 socket_directory=configuration.socket_directory,
                 tls=configuration.tls,
                 metrics=self.metrics,
+                on_fatal_error=on_fatal_error,
             )
         )
         self._location: TaskManagerLocation | None = None
@@ -305,12 +317,10 @@ def _serve(
     on_started: Callable[[TaskManagerLocation], None] | None,
     should_stop: EndRequest,
     exit_process: Callable[[str], None],
+    exit_after: Callable[[BaseException], None],
     output: PrintedOutput | None,
     lock_watcher: WatcherProcess | None,
 ) -> str:
-    def exit_after(error: BaseException) -> None:
-        exit_process(f"fatal error: {type(error).__name__}: {error}")
-
     is_own = threading.current_thread() is threading.main_thread()
     lock = None if lock_watcher is None else InterpreterLock.of(configuration, lock_watcher)
 

@@ -240,7 +240,9 @@ class TlsListener:
 
     def start(self) -> None:
         """Start to accept connections."""
-        spawn(self._accept(), asyncio.get_running_loop(), "accept", self._tasks)
+        accepting = spawn(self._accept(), asyncio.get_running_loop(), "accept", self._tasks)
+        # Nobody waits for it: whose loop this is hears of a callback that fails, and not of a task.
+        accepting.add_done_callback(lambda task: None if task.cancelled() else task.result())
 
     def close(self) -> None:
         """Accept no more connections, and drop those that are not TLS yet."""

@@ -1,6 +1,7 @@
 """SocketConnection: an asyncio protocol that reads into a ConnectionProtocol's buffers and writes frames together."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from typing import Final, cast
@@ -13,6 +14,7 @@ from headrace.network.sessions.transport import TransportHost
 from headrace.network.transport.server import is_of_own_user
 from headrace.network.wire.framing import Body
 
+_LOG: Final = logging.getLogger(__name__)
 TOP_UP_BYTES: Final = 512 * 1024
 """With so many bytes unsent nothing more is taken from the session: what control frames have to wait for. One turn of
 a channel may go beyond it (see producer_session.QUANTUM_BYTES)."""
@@ -37,7 +39,8 @@ def enlarge_buffers(connection: socket.socket) -> None:
 class SocketConnection(asyncio.BufferedProtocol):
     """One connection; everything runs on the network thread except `wake`.
 
-    `on_ended` is called once it is of no use any more, `on_closed` when its socket is closed.
+    `on_ended` is called once it is of no use any more, `on_closed` when its socket is closed. An unexpected error of
+    its own ends the connection, and so fails its channels; the loop does so itself with one of `buffer_updated`.
     """
 
     def __init__(
@@ -123,7 +126,10 @@ class SocketConnection(asyncio.BufferedProtocol):
         self.connection_lost(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = made = cast(asyncio.Transport, transport)
+        self._guard(lambda: self._made(made))
+
+    def _made(self, transport: asyncio.Transport) -> None:
         if self._drop is not None:
             # It was abandoned before.
             self.abort()
@@ -133,7 +139,7 @@ class SocketConnection(asyncio.BufferedProtocol):
             self.host = str(cast(tuple[object, ...], peer_name)[0])
         self._on_opened(self)
         # Writing is paused with so many bytes or more, so that a flush always has some budget.
-        self._transport.set_write_buffer_limits(high=TOP_UP_BYTES - 1)
+        transport.set_write_buffer_limits(high=TOP_UP_BYTES - 1)
         connection = transport.get_extra_info("socket")
         if not is_of_own_user(connection):
             self.refuse("a process of another user is at the other end")
@@ -198,14 +204,28 @@ class SocketConnection(asyncio.BufferedProtocol):
             self._resumption.cancel()
         self._transport.pause_reading()
         loop = asyncio.get_running_loop()
-        self._resumption = loop.call_later(duration_ms / 1000, self._resume_reading)
+        self._resumption = loop.call_later(duration_ms / 1000, self._guard, self._resume_reading)
 
     def _resume_reading(self) -> None:
         self._resumption = None
         if self._transport is not None:
             self._transport.resume_reading()
 
+    def _guard(self, callback: Callable[[], None]) -> None:
+        """Run a callback of this connection; where that fails, nobody but the log would hear of it."""
+        try:
+            callback()
+        except Exception as error:
+            _LOG.exception("the connection with %s ends", self._peer)
+            reason = f"{type(error).__name__}: {error}"
+            self._error = self._error or ConnectionLostError(self._peer, reason)
+            self.abort()
+            self.connection_lost(None)
+
     def _flush(self) -> None:
+        self._guard(self._write_output)
+
+    def _write_output(self) -> None:
         self._is_wake_pending = False
         for _ in range(ROUNDS_PER_FLUSH):
             transport = self._transport
@@ -256,8 +276,13 @@ class SocketConnection(asyncio.BufferedProtocol):
         if self._drop is None:
             self._drop = bytearray(_DROPPED_BYTES)
             self._stop_timer()
-            self._endpoint.lost(error)
-            self._on_ended(self, error)
+            try:
+                self._endpoint.lost(error)
+                self._on_ended(self, error)
+            except Exception as failure:
+                # Channels may not have heard of it, and no connection is left whose end they would hear of. Whoever
+                # called has a handler of its own.
+                asyncio.get_running_loop().call_soon(_raise, failure)
 
     def _established(self, name: str, session: Session) -> None:
         self._stop_timer()
@@ -275,7 +300,7 @@ class SocketConnection(asyncio.BufferedProtocol):
             return
         if delay_ms is not None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(delay_ms / 1000, self._check_alive)
+            self._timer = loop.call_later(delay_ms / 1000, self._guard, self._check_alive)
             self._flush()
 
     def _handshake_timed_out(self) -> None:
@@ -285,3 +310,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -8,6 +8,7 @@ Source: Flink PartitionRequestClientFactory, with one connection for both direct
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.transport.connection import SocketConnection
 from headrace.network.transport.http_tunnel import HttpTunnel
 
+_LOG: Final = logging.getLogger(__name__)
 OnReady = Callable[[PeerSession], None]
 OnError = Callable[[str], None]
 Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
@@ -172,15 +174,19 @@ class ConnectionManager:
             dial.cancel()
 
     async def _dial(self, name: str, location: TaskManagerLocation) -> None:
-        reason: OSError | None = None
+        reason = ""
         for _ in range(1 + self._retry_count):
             try:
                 async with asyncio.timeout(self._timeout_s) as limit:
                     await self._open(name, location, lambda: _lift(limit))
                 return
             except OSError as error:
-                reason = error
-        text = str(reason) or "no answer in time"
+                reason = str(error)
+            except Exception as error:
+                # Those who wait for the connection would wait for ever.
+                _LOG.exception("task manager %s cannot be dialled", name)
+                reason = f"{type(error).__name__}: {error}"
+        text = reason or "no answer in time"
         self._peers.dial_failed(name, f"{location.host}:{location.data_port}: {text}")
 
     async def _open(

@@ -56,11 +56,15 @@ _LOG: Final = logging.getLogger(__name__)
 class NetworkThread:
     """The one event loop of a process's data plane: runs callbacks, timers and connections.
 
-    `post` wakes the loop only when nothing was waiting yet.
+    `post` wakes the loop only when nothing was waiting yet. `on_fatal_error`: called on the thread where a callback or
+    a timer fails, of which nobody else would hear.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, on_fatal_error: Callable[[BaseException], None] | None = None
+    ) -> None:
         self._thread: Final = EventLoopThread(name)
+        self._thread.on_fatal_error = on_fatal_error
         self._loop: Final = self._thread.loop
         self._posted: deque[Callable[[], None]] = deque()
         self._is_wake_pending = False
@@ -120,9 +124,12 @@ class SocketTransport:
         advertised_host: str,
         socket_directory: Path | None,
         tls: TlsIdentity | None = None,
+        on_fatal_error: Callable[[BaseException], None] | None = None,
     ) -> None:
+        """`on_fatal_error`: see ShuffleEnvironmentContext."""
         if tls is None:
             refuse_plaintext(settings, bind_host)
+        self._on_fatal_error = on_fatal_error
         self._settings = settings
         self._bind_host = bind_host
         self._advertised_host = advertised_host
@@ -152,7 +159,7 @@ class SocketTransport:
 
     def start(self, host: TransportHost) -> TaskManagerLocation:
         self._host = host
-        self._thread = NetworkThread(f"network {host.name}")
+        self._thread = NetworkThread(f"network {host.name}", self._failed)
         unix_path = None
         if self._socket_directory is not None:
             unix_path = self._socket_directory / f"{host.random.getrandbits(64):016x}.sock"
@@ -219,6 +226,11 @@ class SocketTransport:
                 connection.abort()
         if failures:
             raise failures[0]
+
+    def _failed(self, error: BaseException) -> None:
+        # Where it is being closed, nobody waits for what comes no more.
+        if self._on_fatal_error is not None and not self._is_closed:
+            self._on_fatal_error(error)
 
     def _dialled(self, address: str, name: str, on_made: Callable[[], None]) -> SocketConnection:
         def opened(connection: SocketConnection) -> None:

@@ -130,6 +130,27 @@ def test_a_lease_that_somebody_deletes_is_lost(api: KubernetesApi, leader: Leade
         leader.election.step()
 
 
+def test_the_epoch_after_a_deleted_lease_is_larger_than_that_of_the_pointers(
+    api: KubernetesApi, leader: Leader, tmp_path: Path
+) -> None:
+    assert leader.coordination.pointers is not None
+    leader.coordination.pointers.put(7, JOB, b"pointer")
+    del api.objects[LEASE]
+    second = Leader(tmp_path, api)
+    # Whoever wrote the pointers may lead until the end of its lease.
+    assert second.election.epoch == 0
+    assert second.election.leader_text == "a process whose Lease was deleted leads it"
+    second.clock.advance_ms(15_000)
+    second.election.step()
+    assert second.election.epoch == 8
+    assert api.objects[LEASE]["spec"]["leaseTransitions"] == 8
+    assert second.coordination.pointers is not None
+    assert second.coordination.pointers.read_all(8) == {JOB.hex(): b"pointer"}
+    with pytest.raises(LeadershipLostError, match="epoch 8"):
+        leader.coordination.pointers.put(7, JOB, b"late")
+    second.coordination.close()
+
+
 def test_a_lease_that_somebody_edits_is_renewed_over_the_edit(
     api: KubernetesApi, leader: Leader
 ) -> None:

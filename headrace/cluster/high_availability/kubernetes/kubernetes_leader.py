@@ -28,6 +28,7 @@ from headrace.core.ids import JobId
 
 _RECORD: Final = "headrace/leader"
 _EPOCH: Final = "headrace/epoch"
+_GONE: Final = "a process whose Lease was deleted"
 _ATTEMPTS: Final = 5
 _SIZE_MAX: Final = 1_000_000
 """Characters of all pointers; a ConfigMap holds 1 MiB, with all else of it."""
@@ -46,7 +47,10 @@ class KubernetesLeader:
     def newest(self) -> LeaderRecord | None:
         self._lease = lease = self._client.read_lease()
         if lease is None:
-            return None
+            # The next epoch is larger than any that the pointers were written in, and whoever wrote them may still
+            # lead: it notices the loss at its next renewal.
+            epoch = _epoch_of_pointers(self._client.read_map())
+            return LeaderRecord(epoch, _GONE) if epoch else None
         content = (lease.metadata.annotations or {}).get(_RECORD, "")
         place = self._client.place_of(self._client.lease_name)
         return self._sealed.decode(content.encode(), _epoch_of(lease), place)
@@ -116,6 +120,12 @@ def _epoch_of(lease: Any) -> int:
     return 0 if lease is None or lease.spec is None else int(lease.spec.lease_transitions or 0)
 
 
+def _epoch_of_pointers(config_map: Any) -> int:
+    """Return the epoch of the last leader that has read or written the pointers; 0: none has."""
+    annotations = None if config_map is None else config_map.metadata.annotations
+    return int((annotations or {}).get(_EPOCH, "0"))
+
+
 class KubernetesPointers:
     """Implements JobGraphPointers, in a ConfigMap of the newest leader that has read it.
 
@@ -145,7 +155,7 @@ class KubernetesPointers:
                 metadata=client.metadata(client.map_name)
             )
             annotations: dict[str, str] = found.metadata.annotations or {}
-            newest = int(annotations.get(_EPOCH, "0"))
+            newest = _epoch_of_pointers(found)
             if newest > epoch:
                 reason = f"the leader of epoch {newest} has read its jobs"
                 raise LeadershipLostError(client.cluster, reason)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,34 @@ async def echoed(address: tuple[str, int], identity: TlsIdentity) -> bytes:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+def test_whose_loop_it_is_hears_that_nobody_is_accepted_any_more(
+    identity: TlsIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+
+    async def scenario() -> None:
+        hears = asyncio.Event()
+
+        def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            # As `EventLoopThread` knows a callback.
+            if "handle" in context:
+                heard.append(str(context["exception"]))
+                hears.set()
+
+        def planted(*_: object) -> None:
+            raise LookupError("planted")
+
+        asyncio.get_running_loop().set_exception_handler(told)
+        async with listening(identity) as (listener, address):
+            monkeypatch.setattr(listener._openings, "opened", planted)
+            with socket.create_connection(address):
+                async with asyncio.timeout(20):
+                    await hears.wait()
+
+    asyncio.run(scenario())
+    assert heard == ["planted"]
 
 
 async def hung_up(connection: socket.socket) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket as kernel
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from headrace.core.clock import ManualClock
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.hmac_handshake import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.sessions.connection_protocol import ConnectionProtocol
+from headrace.network.transport import connection
 from headrace.network.transport.connection import TOP_UP_BYTES, SocketConnection
 from tests.unit.network.exchange import SECRET
 
@@ -74,6 +77,7 @@ class Calls:
         self.opened: list[SocketConnection] = []
         self.ended: list[tuple[str | None, NetworkError]] = []
         self.closed: list[SocketConnection] = []
+        self.when_closed: Callable[[], object] = lambda: None
         host: Any = Host()
         self.connection = SocketConnection(
             host,
@@ -84,10 +88,14 @@ class Calls:
             lambda connection, name: None,
             lambda connection, name, session: None,
             lambda connection, error: self.ended.append((connection.expected_name, error)),
-            self.closed.append,
+            self._was_closed,
             "there",
             "a",
         )
+
+    def _was_closed(self, connection: SocketConnection) -> None:
+        self.closed.append(connection)
+        self.when_closed()
 
     def made(self, socket: Any) -> None:
         self.connection.connection_made(socket)
@@ -106,6 +114,86 @@ def test_to_write_to_a_socket_that_is_gone_is_the_end_of_the_connection() -> Non
         calls.connection.wake()
 
     asyncio.run(run())
+
+
+def planted(*_: Any) -> Any:
+    raise LookupError("planted")
+
+
+@pytest.mark.parametrize("method", ["wake", "resume_writing"])
+def test_a_writer_that_fails_is_the_end_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    async def run() -> None:
+        calls, socket = Calls(), Socket()
+        calls.made(socket)
+        monkeypatch.setattr(ConnectionProtocol, "take_output", planted)
+        getattr(calls.connection, method)()
+        assert_ended_by_the_plant(calls, socket)
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_fails_as_it_is_made_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "enlarge_buffers", planted)
+
+    async def run() -> None:
+        calls, socket = Calls(), Socket()
+        calls.made(socket)
+        assert_ended_by_the_plant(calls, socket)
+
+    asyncio.run(run())
+
+
+def test_a_timer_that_fails_is_the_end_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        calls, socket = Calls(), Socket()
+        has_closed = asyncio.Event()
+        calls.when_closed = has_closed.set
+        calls.made(socket)
+        session: Any = None
+        monkeypatch.setattr(ConnectionProtocol, "check_alive", lambda self: 1.0)
+        calls.connection._established("a", session)
+        monkeypatch.setattr(ConnectionProtocol, "check_alive", planted)
+        async with asyncio.timeout(10):
+            await has_closed.wait()
+        assert_ended_by_the_plant(calls, socket)
+
+    asyncio.run(run())
+
+
+def test_whose_loop_it_is_hears_of_channels_that_were_not_told_of_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ConnectionProtocol, "lost", planted)
+    monkeypatch.setattr(Socket, "close", lambda self: None)
+    heard: list[str] = []
+
+    async def run() -> None:
+        calls, socket = Calls(), Socket()
+        hears = asyncio.Event()
+
+        def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            # As `EventLoopThread` knows a callback.
+            if "handle" in context:
+                heard.append(str(context["exception"]))
+                hears.set()
+
+        asyncio.get_running_loop().set_exception_handler(told)
+        calls.made(socket)
+        calls.connection.close()
+        async with asyncio.timeout(20):
+            await hears.wait()
+
+    asyncio.run(run())
+    assert heard == ["planted"]
+
+
+def assert_ended_by_the_plant(calls: Calls, socket: Socket) -> None:
+    ((_, error),) = calls.ended
+    assert isinstance(error, ConnectionLostError)
+    assert "LookupError: planted" in str(error)
+    assert calls.closed == [calls.connection] and socket.abort_count == 1
 
 
 @pytest.mark.skipif(not hasattr(kernel, "SO_PEERCRED"), reason="the kernel tells on Linux only")

@@ -16,10 +16,16 @@ LOCATION = TaskManagerLocation(ResourceId("a"), "127.0.0.1", 1, None, "elsewhere
 class UnreachableTable(ConnectionManager):
     """Nobody answers the first `failure_count` dials."""
 
-    def __init__(self, failure_count: int, retry_count: int) -> None:
+    def __init__(
+        self,
+        failure_count: int,
+        retry_count: int,
+        error_type: type[Exception] = ConnectionRefusedError,
+    ) -> None:
         nobody: Any = None
         super().__init__("here", nobody, 10, retry_count=retry_count)
         self.failure_count = failure_count
+        self.error_type = error_type
         self.dial_count = 0
 
     async def _open(
@@ -27,7 +33,7 @@ class UnreachableTable(ConnectionManager):
     ) -> None:
         self.dial_count += 1
         if self.dial_count <= self.failure_count:
-            raise ConnectionRefusedError("refused")
+            raise self.error_type("refused")
 
 
 def dial(table: UnreachableTable, callers: int = 1) -> list[str]:
@@ -60,3 +66,8 @@ def test_all_who_wait_for_one_dial_hear_of_its_failure_once() -> None:
     table = UnreachableTable(failure_count=100, retry_count=0)
     assert dial(table, callers=3) == ["127.0.0.1:1: refused"] * 3
     assert table.dial_count == 1
+
+
+def test_all_who_wait_hear_of_a_dial_that_fails_unexpectedly() -> None:
+    table = UnreachableTable(failure_count=100, retry_count=0, error_type=LookupError)
+    assert dial(table, callers=3) == ["127.0.0.1:1: LookupError: refused"] * 3
