@@ -310,22 +310,24 @@ class WorkerPool:
         timeout_ms = self.limits.idle_timeout_ms
         return min(timeout_ms, _SPENT_CHECK_MS) if worker.is_spent else timeout_ms
 
-    def _move(self, worker_id: ResourceId, state: WorkerState, monotonic_ms: float) -> None:
+    def _move(self, worker_id: ResourceId, state: WorkerState, monotonic_ms: float) -> bool:
+        """Move a worker on; return False where it has registered already, or is none of ours."""
         worker = self._workers.get(worker_id)
-        if worker is not None and worker.state is not WorkerState.REGISTERED:
-            self._workers[worker_id] = replace(
-                worker, state=state, since_ms=monotonic_ms, is_previous=False
-            )
+        if worker is None or worker.state is WorkerState.REGISTERED:
+            return False
+        self._workers[worker_id] = replace(
+            worker, state=state, since_ms=monotonic_ms, is_previous=False
+        )
+        return True
 
     def _registered(self, worker_id: ResourceId, monotonic_ms: float) -> None:
-        worker = self._workers.get(worker_id)
         # One that did not hear the answer in time registers again: it serves no further slot.
-        if worker is None or worker.state is WorkerState.REGISTERED:
+        if not self._move(worker_id, WorkerState.REGISTERED, monotonic_ms):
             return
-        self._move(worker_id, WorkerState.REGISTERED, monotonic_ms)
         # Its slots are about to be matched; until then they must not be asked for again.
-        if worker.profile is not None:
-            self._missing_sized[worker.profile] -= 1
+        profile = self.profile_of(worker_id)
+        if profile is not None:
+            self._missing_sized[profile] -= 1
         elif self._missing_slot_count:
             served = self._missing_slot_count - self.limits.slots_per_worker
             self._missing_slot_count = max(0, served)
