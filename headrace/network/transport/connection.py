@@ -100,7 +100,7 @@ class SocketConnection(asyncio.BufferedProtocol):
     def wake(self) -> None:
         if not self._is_wake_pending:
             self._is_wake_pending = True
-            self._post(self._flush)
+            self._post(lambda: self._guard(self._flush))
 
     def close(self) -> None:
         """Leave on purpose: write what waits, say so, close."""
@@ -187,7 +187,7 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self._flush()
+        self._guard(self._flush)
 
     def _dropped(self, byte_count: int) -> None:
         steps_before = self._dropped_bytes // _LINGER_STEP_BYTES
@@ -223,9 +223,6 @@ class SocketConnection(asyncio.BufferedProtocol):
             self.connection_lost(None)
 
     def _flush(self) -> None:
-        self._guard(self._write_output)
-
-    def _write_output(self) -> None:
         self._is_wake_pending = False
         for _ in range(ROUNDS_PER_FLUSH):
             transport = self._transport
