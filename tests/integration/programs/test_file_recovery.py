@@ -10,7 +10,9 @@ from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
 from headrace.datastream import MapFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
+from headrace.gateways.job_master import JobDetails
 from tests.integration.programs.committed_lines import committed_lines
+from tests.integration.programs.job_details import await_begun
 
 pytestmark = pytest.mark.integration
 
@@ -63,13 +65,13 @@ def write_lines(folder: Path, name: str, count: int) -> list[str]:
 
 
 def await_rows(client: JobClient, count: int) -> None:
-    """Ask until the source of lines has sent so many rows."""
-    while True:
-        details = client.get_job_details().result(WAIT_S)
+    """Ask until the source of lines has sent so many rows, and every task has begun."""
+
+    def has_sent(details: JobDetails) -> bool:
         (source,) = [vertex for vertex in details.vertices if "lines" in vertex.name]
-        if source.metrics.get("numRecordsOut", 0) >= count:
-            return
-        assert not details.status.is_terminal_state(), details.failure
+        return source.metrics.get("numRecordsOut", 0) >= count
+
+    await_begun(client, has_sent)
 
 
 def sink_to(target: Path) -> FileSink:

@@ -96,7 +96,7 @@ def test_a_program_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
 def test_a_checkpoint_that_somebody_asks_for_commits_what_came_before_it(program: Program) -> None:
     client = program.configure(HOURLY).start(count=None)
     program.gate.open_to(300)
-    await_details(client, has_read(300))
+    await_begun(client, has_read(300))
     asked_for = client.trigger_checkpoint().result(WAIT_S)
     details = await_details(client, lambda _: program.written() == expected(300))
     latest = details.checkpoints.latest_completed

@@ -16,6 +16,8 @@ from headrace.datastream import ProcessFunction
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.sink import DiscardingSink
+from tests.integration.programs.job_details import await_begun
+from tests.integration.programs.recovery_program import has_read
 
 
 class ByItself(TimestampAssigner):
@@ -112,8 +114,7 @@ def test_generated_rows_are_all_counted_when_one_reader_goes_on_for_two(
     configuration.set_string("execution.checkpointing.interval", "1 h")
     env.configure(configuration)
     client = start_counting(env, 2, 10_000)
-    while client.get_job_details().result(60).vertices[0].metrics.get("numRecordsOut", 0) < 2_000:
-        pass
+    await_begun(client, has_read(2_000))
     path = client.stop_with_savepoint(False, str(tmp_path)).result(60)
     assert 0 < sum(WINDOW_COUNTS) < 30_000
     configuration.set_string("execution.state-recovery.path", path)

@@ -14,8 +14,8 @@ from headrace.common import Configuration
 from headrace.core.errors import HeadraceError
 from headrace.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
-from testkit.waiting import wait_until
 from tests.integration.programs.gated import GatedSource
+from tests.integration.programs.job_details import await_begun
 
 TOO_HEAVY = {
     "pyspark",
@@ -163,7 +163,7 @@ def steer(address: str, job: str, folder: str) -> Any:
     with RestClusterClient(address) as cluster:
         client = cluster.get_job_client(job)
         state = client.state()
-        wait_until(lambda: records_read(client) == 100)
+        await_begun(client, lambda _: records_read(client) == 100)
         rows = state.live("count").rows.to_pylist()
         found = {
             "status": client.get_job_status().result().name,
