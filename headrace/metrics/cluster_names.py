@@ -102,6 +102,27 @@ INTERPRETER_LOCK_WAIT_MAX = _row(
     _PROCESS,
     "The longest time of the last minute from the end of a wait until the thread ran again.",
 )
+TASKS_RUNNING = _row(
+    "Status.Headrace.Tasks.Running",
+    _G,
+    "",
+    _PROCESS,
+    "Subtasks that have not ended, of a TaskManager alone.",
+)
+TASK_RECORDS_IN = _row(
+    "Status.Headrace.Tasks.NumRecordsIn",
+    _C,
+    "",
+    _PROCESS,
+    "Records that all its subtasks have received, also those that have ended; of a TaskManager alone.",
+)
+TASK_RECORDS_OUT = _row(
+    "Status.Headrace.Tasks.NumRecordsOut",
+    _C,
+    "",
+    _PROCESS,
+    "Records that all its subtasks have sent, also those that have ended; of a TaskManager alone.",
+)
 # The cluster and its jobs, as the driver knows them.
 NUM_TASK_MANAGERS = _row(
     "numRegisteredTaskManagers", _G, "", _CLUSTER, "TaskManagers that are there."

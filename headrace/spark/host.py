@@ -88,6 +88,7 @@ from headrace.spark.workers.worker import WorkerSpec, run_worker
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_output import OutputPipe, StandardOutput
 from headrace.spark.workers.worker_process import program_log_levels
+from headrace.spark.workers.worker_queries import SparkQueryLog, WorkerQueries
 from headrace.spark.workers.worker_settings import (
     refuse_missing_image,
     refuse_unknown_resources,
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
+_METRICS_TIMEOUT_S: Final = 1.0
 
 
 class NoExecutorError(HostError):
@@ -175,6 +177,7 @@ class SparkHost:
         self._batch_jobs: BatchJobs | None = None
         self._web_monitor: WebMonitor | None = None
         self._driver: SparkResourceDriver | None = None
+        self._queries: WorkerQueries | None = None
         self._stay: Callable[[], None] | None = None
         self._has_left = False
         self._last_begun = ""
@@ -303,10 +306,26 @@ class SparkHost:
             # It may have been frozen since it was granted the leadership: then it stands by.
             web_monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
             handle.announce(self.rest.address)
+        self._queries = queries = self._worker_queries(handle)
+        queries.start()
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)
         if self._kind.is_single_process:
             self._tell_ignored()
+
+    def _worker_queries(self, handle: ClusterHandle) -> WorkerQueries:
+        resources = handle.resource_manager
+
+        def registered() -> tuple[ResourceId, ...]:
+            overview = handle.call(resources.request_resource_overview(), _METRICS_TIMEOUT_S)
+            return tuple(info.resource_id for info in overview.task_managers)
+
+        def metrics_of(worker_id: ResourceId) -> Mapping[str, float]:
+            asked = resources.request_task_manager_metrics(worker_id)
+            return handle.call(asked, _METRICS_TIMEOUT_S)
+
+        log = SparkQueryLog(self.session.spark)
+        return WorkerQueries(log, registered, metrics_of, self._description_of, self._clock)
 
     def _worker_jobs(self) -> SparkWorkerJobs:
         return SparkWorkerJobs(
@@ -438,12 +457,18 @@ class SparkHost:
     def _leave_session(self) -> None:
         """End jobs and TaskManagers while there is a session; Spark would kill them, with many words."""
         self._has_left = True
+        self._end_queries()
         if self._handle is not None:
             self._handle.leave_host(SessionStoppedError())
         if self._output is not None:
             self._output.close()
 
+    def _end_queries(self) -> None:
+        if self._queries is not None:
+            self._queries.close()
+
     def _close_cluster(self) -> None:
+        self._end_queries()
         handle, self._handle = self._handle, None
         web_monitor, self._web_monitor = self._web_monitor, None
         self._standard_output.close()

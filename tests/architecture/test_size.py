@@ -14,7 +14,7 @@ CEILINGS: Final = {
     "checkpoint": (22, 2_830),
     "cli": (59, 5_980),
     "client": (9, 730),
-    "cluster": (161, 17_750),
+    "cluster": (161, 17_770),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (58, 6_080),
@@ -23,13 +23,13 @@ CEILINGS: Final = {
     "gateways": (15, 1_130),
     "graph": (11, 1_480),
     "headrace": (3, 70),
-    "metrics": (25, 2_260),
+    "metrics": (25, 2_290),
     "network": (82, 9_430),
     "operators": (49, 6_030),
     "rest": (79, 7_950),
     "rpc": (18, 2_620),
     "shuffle_service": (13, 1_440),
-    "spark": (65, 7_930),
+    "spark": (66, 8_120),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (955, 100_120)
+WHEEL_CEILING: Final = (956, 100_350)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import html
 import json
 import re
 import subprocess
@@ -129,9 +130,16 @@ def test_the_page_starts_behind_the_dashboard_when_it_is_asked_for_where_nothing
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     home = tmp_path / "home"
+    events = tmp_path / "events"
+    events.mkdir()
+    settings = (
+        *("-D", "spark.eventLog.enabled=true"),
+        *("-D", f"spark.eventLog.dir={events}"),
+        *("-D", "spark.eventLog.compress=false"),
+    )
     program = start_headrace(
         tmp_path,
-        *("run", "--master", "local[2]", "program.py"),
+        *("run", "--master", "local[2]", *settings, "program.py"),
         environment={"HEADRACE_HOME": str(home)},
     )
     started.append(program)
@@ -155,9 +163,48 @@ def test_the_page_starts_behind_the_dashboard_when_it_is_asked_for_where_nothing
     status, environment = answer(f"{api}/{application['id']}/environment", connection.token)
     assert status == 200
     assert "redacted" in dict(json.loads(environment)["sparkProperties"])[KEY]
+
+    def queries() -> list[Any]:
+        return json.loads(answer(f"{api}/{application['id']}/sql", connection.token)[1])
+
+    wait_until(lambda: len(queries()) == 1, 60, "the TaskManager's query")
+    [query] = queries()
+    assert query["status"] == "RUNNING" and query["description"].startswith("TaskManager ")
+
+    def figures() -> dict[str, str]:
+        page = f"{connection.address}/spark/SQL/execution/?id={query['id']}"
+        status, shown = answer(page, connection.token)
+        assert status == 200, shown
+        named = re.findall(r'"name":"([^"]+)","value":"([^"]+)"', html.unescape(shown))
+        return {name: value.rpartition("\\n")[2] for name, value in named}
+
+    wait_until(lambda: int(figures().get("records received", 0)) > 100, 60, "records grow")
+    now = figures()
+    assert now["running tasks"] == "(1, 1, 1 (driver))"
+    assert int(now["processor time in ms"].replace(",", "")) > 0
+    assert re.match(r"\(\d+, \d+, \d+ \(driver\)\)", now["resident memory in MiB"]), now
     program.interrupt()
     assert program.wait(60) == 130, program.report()
     program.assert_nothing_is_left()
+    # Where Spark's history server reads them later.
+    [log] = [file for file in events.rglob("*") if file.is_file() and "appstatus" not in file.name]
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    [begun] = of_event(told, "SparkListenerSQLExecutionStart")
+    [ended] = of_event(told, "SparkListenerSQLExecutionEnd")
+    assert begun["executionId"] == ended["executionId"] == query["id"]
+    names = {one["accumulatorId"]: one["name"] for one in begun["sparkPlanInfo"]["metrics"]}
+    updates = of_event(told, "SparkListenerDriverAccumUpdates")
+    received = [
+        number
+        for one in updates
+        for accumulator, number in one["accumUpdates"]
+        if names[accumulator] == "records received"
+    ]
+    assert len(received) > 1 and sum(received) >= int(now["records received"])
+
+
+def of_event(events: list[Any], name: str) -> list[Any]:
+    return [one for one in events if one["Event"].endswith(f".{name}")]
 
 
 QUERIES: Final = """

@@ -1,7 +1,6 @@
-"""Metrics that are measured, asked of the runtime itself: of a small job on a MiniCluster and of a TaskManager."""
+"""Metrics that are measured, asked of the runtime itself: of a small job on a MiniCluster, and of its TaskManager."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,16 +15,11 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
 )
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.minicluster import MiniCluster
-from headrace.cluster.task_executor.task_manager_runner import (
-    LocalTaskManager,
-    TaskManagerConfiguration,
-)
 from headrace.connectors.files.formats.text_lines import StreamFormat
 from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.barriers import SnapshotKind
-from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.ids import JobId, ResourceId
+from headrace.core.ids import JobId
 from headrace.core.randomness import SeededRandom
 from headrace.core.types.type_info import Types
 from headrace.functions.specs.operator_specs import CollectSinkSpec
@@ -35,13 +29,12 @@ from headrace.gateways.checkpoint_statistics import CheckpointInfo, CheckpointOv
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.job_master import JobDetails
 from headrace.gateways.job_metrics import cluster_metrics, job_metrics
-from headrace.gateways.resource_manager import ResourceOverview
+from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.graph.stream_graph import NodeRole
 from headrace.metrics import names
 from headrace.metrics.cluster_names import CONTROL_THREAD_LAG
 from headrace.metrics.latency import LATENCY_INTERVAL
-from headrace.metrics.process_metrics import ProcessWatcher
 from headrace.network.flow.buffer_debloater import DEBLOAT_ENABLED
 from headrace.network.flow.latency_governor import LATENCY_TARGET
 from headrace.network.metrics import DETAILED_METRICS
@@ -74,19 +67,19 @@ class _NumberAsTime(TimestampAssigner):
 
 def measured_metrics() -> MeasuredMetrics:
     """Run the job and read what is there."""
-    details = _details()
+    details, of_task_manager = _details()
     return MeasuredMetrics(
         _names(name for vertex in details.vertices for name in vertex.metrics),
-        _names(_of_task_manager())
-        | _of_task_manager().keys()
+        _names(of_task_manager)
+        | of_task_manager.keys()
         | cluster_metrics(ResourceOverview((), 0), 0).keys()
         | _names(_of_coordinators())
         | job_metrics(msgspec.structs.replace(details, checkpoints=_CHECKPOINTS), 0).keys(),
     )
 
 
-def _details() -> JobDetails:
-    """Return the details of a windowed job while it runs; then it is cancelled."""
+def _details() -> tuple[JobDetails, dict[str, float]]:
+    """Return the details of a windowed job while it runs, and the metrics of a TaskManager; then it is cancelled."""
     random = SeededRandom(_JOB_NAME)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
@@ -112,10 +105,11 @@ def _details() -> JobDetails:
     with MiniCluster(settings={METRICS_UPDATE_INTERVAL.key: "0 ms"}) as cluster:
         handle = cluster.submit(graph)
         details = handle.call(_details_under_way(handle.dispatcher, graph.job_id), _TIMEOUT_S)
+        of_task_manager = handle.call(_of_task_manager(handle.resource_manager), _TIMEOUT_S)
         handle.call(handle.dispatcher.cancel_job(graph.job_id))
         cluster.await_result(graph.job_id)
     forget_output(_JOB_NAME)
-    return details
+    return details, of_task_manager
 
 
 async def _details_under_way(dispatcher: DispatcherGateway, job_id: JobId) -> JobDetails:
@@ -155,21 +149,14 @@ def _of_coordinators() -> list[str]:
     return [name for vertex in graph.vertices for name in coordinators.metrics_of(vertex.vertex_id)]
 
 
-def _of_task_manager() -> dict[str, float]:
-    configuration = TaskManagerConfiguration(
-        resource_id=ResourceId("metrics"),
-        leader_retrieval_address="",
-        secret=bytes(32),
-        settings={},
-    )
-    task_manager = LocalTaskManager(configuration)
-    watcher = ProcessWatcher(SystemClock(), lambda call: call()).start()
-    try:
-        while CONTROL_THREAD_LAG.name not in (found := task_manager.process_metrics()):
-            time.sleep(_POLL_S)
-    finally:
-        watcher.stop()
-    return found
+async def _of_task_manager(resources: ResourceManagerGateway) -> dict[str, float]:
+    """Ask one of them until what watches its process has seen something."""
+    [one, *_] = (await resources.request_resource_overview()).task_managers
+    while True:
+        found = await resources.request_task_manager_metrics(one.resource_id)
+        if CONTROL_THREAD_LAG.name in found:
+            return found
+        await asyncio.sleep(_POLL_S)
 
 
 def _names(snapshot: Iterable[str]) -> frozenset[str]:

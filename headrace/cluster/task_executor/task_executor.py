@@ -465,6 +465,10 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
         )
 
+    def task_metrics(self) -> dict[str, float]:
+        """Return what its tasks do and have done, by the names of metrics of a process. Any thread."""
+        return self._tasks.metrics()
+
     async def request_process_metrics(self) -> dict[str, float]:
         return self._services.process_metrics()
 

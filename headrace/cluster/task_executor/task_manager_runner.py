@@ -186,6 +186,7 @@ class LocalTaskManager:
             )
         )
         self._location: TaskManagerLocation | None = None
+        self._task_metrics: Callable[[], dict[str, float]] = dict[str, float]
 
     def __enter__(self) -> "LocalTaskManager":
         self._location = self._shuffle.start()
@@ -199,14 +200,15 @@ class LocalTaskManager:
             self._shuffle.close()
 
     def process_metrics(self) -> dict[str, float]:
-        """Return the metrics of the process, its network and managed memory, by their full names. Any thread."""
+        """Return the metrics of the process: its network, managed memory and tasks too, by full names. Any thread."""
         network = {f"Status.{name}": value for name, value in self.metrics.snapshot().items()}
         in_rocksdb, of_rocksdb = shared_memory_usage()
         # RocksDB may have been given more than managed memory.
         total = max(of_rocksdb, own_memory_parts(self._settings).managed)
         used = in_rocksdb + columnar_state_bytes()
         managed = {MANAGED_USED.name: float(used), MANAGED_TOTAL.name: float(total)}
-        return process_metrics(process_memory_bytes(self._settings)) | network | managed
+        of_process = process_metrics(process_memory_bytes(self._settings))
+        return of_process | network | managed | self._task_metrics()
 
     def _read_process(self) -> tuple[GroupReading]:
         configuration = self._configuration
@@ -284,7 +286,9 @@ class LocalTaskManager:
             external_resources=configuration.external_resources,
             owns_process=owns_process,
         )
-        return TaskExecutor(rpc_service, services)
+        executor = TaskExecutor(rpc_service, services)
+        self._task_metrics = executor.task_metrics
+        return executor
 
     def _told_resources(self, slot_count: int, parts: MemoryParts) -> ResourceProfile:
         """Return what this TaskManager has for its slots, once the log tells it."""

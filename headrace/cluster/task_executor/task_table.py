@@ -36,12 +36,19 @@ from headrace.gateways.messages import TaskMetrics
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import VertexPayloads
 from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
+from headrace.metrics.cluster_names import TASK_RECORDS_IN, TASK_RECORDS_OUT, TASKS_RUNNING
+from headrace.metrics.names import NUM_RECORDS_IN, NUM_RECORDS_OUT
 from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
 
 _END_TIMEOUT_MS: Final = 3_000
 _END_POLL_S: Final = 0.01
+_TOTALS: Final = {
+    NUM_RECORDS_IN.name: TASK_RECORDS_IN,
+    NUM_RECORDS_OUT.name: TASK_RECORDS_OUT,
+}
+"""Counters of tasks, and the metrics of the process that add them up."""
 
 
 @dataclass
@@ -100,6 +107,8 @@ class TaskTable:
         self._endpoint: Final = endpoint
         self._exit_process: Final = exit_process
         self._entries: dict[ExecutionAttemptId, TaskEntry] = {}
+        # Records received and sent by tasks that have ended.
+        self._ended: dict[str, float] = dict.fromkeys(_TOTALS, 0.0)
 
     def add(self, entry: TaskEntry) -> None:
         """Add a new attempt."""
@@ -113,6 +122,7 @@ class TaskTable:
     def remove(self, entry: TaskEntry) -> None:
         """Forget an attempt: it has ended, and nobody is to hear more of it."""
         entry.mark_ended()
+        _add(self._ended, entry.metrics())
         entry.outbox.close()
         self._entries.pop(entry.attempt_id, None)
 
@@ -142,6 +152,16 @@ class TaskTable:
         """Entries whose task has not ended."""
         return tuple(entry for entry in self if not entry.has_ended)
 
+    def metrics(self) -> dict[str, float]:
+        """Return what all tasks have done since the start, and how many run, by the names of metrics of a process."""
+        totals = self._ended.copy()
+        for entry in self:
+            _add(totals, entry.metrics())
+        return {
+            TASKS_RUNNING.name: float(len(self.running)),
+            **{name.name: totals[counted] for counted, name in _TOTALS.items()},
+        }
+
     async def await_end(self) -> None:
         """Give tasks a moment to release what they hold and to say how they ended."""
         clock = self._endpoint.clock
@@ -170,6 +190,11 @@ class TaskTable:
                 )
 
         entry.watchdog = self._endpoint.schedule_run_async(timeout_ms, stuck)
+
+
+def _add(totals: dict[str, float], metrics: TaskMetrics) -> None:
+    for name in totals:
+        totals[name] += metrics.values.get(name, 0.0)
 
 
 class PayloadLoader:

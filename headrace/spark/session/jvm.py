@@ -66,6 +66,13 @@ def jvm_context(context: SparkContext) -> Any:
     return java_context.sc()
 
 
+def private_field(jvm: Any, class_name: str, name: str) -> Any:
+    """Return a field that a class of Spark's keeps to itself, as Java reflection gives it; `jvm` is py4j's view."""
+    field = jvm.java.lang.Class.forName(class_name).getDeclaredField(name)
+    field.setAccessible(True)
+    return field
+
+
 def is_stopped(context: SparkContext) -> bool:
     """Return whether `context` was stopped from Python."""
     return getattr(context, "_jsc", None) is None

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.core.errors import HostError
 from headrace.core.security.tls import is_loopback
 from headrace.rpc.tcp import join_host_port
-from headrace.spark.session.jvm import JvmGoneError, jvm_calls, jvm_context
+from headrace.spark.session.jvm import JvmGoneError, jvm_calls, jvm_context, private_field
 
 _STREAMING_PAGE: Final = "spark.sql.streaming.ui.enabled"
 
@@ -69,7 +69,7 @@ def _started(spark: SparkSession) -> str:
             "it to 127.0.0.1 before the program makes its first SparkSession"
         )
     # By its field: py4j cannot list the methods of SparkEnv, which name classes that PySpark does not bring.
-    security = _field(jvm, "org.apache.spark.SparkEnv", "securityManager").get(context.env())
+    security = private_field(jvm, "org.apache.spark.SparkEnv", "securityManager").get(context.env())
     page = jvm.org.apache.spark.ui.SparkUI.create(
         jvm.scala.Option.apply(context),
         context.statusStore(),
@@ -91,7 +91,7 @@ def _started(spark: SparkSession) -> str:
         jvm.org.apache.spark.sql.execution.ui.SQLTab(shared.statusStore(), page)
         # Spark stops the page that it finds here, and makes the tab of streaming queries where there was no query yet.
         found = jvm.scala.Option.apply(page)
-        _field(jvm, "org.apache.spark.SparkContext", "_ui").set(context, found)
+        private_field(jvm, "org.apache.spark.SparkContext", "_ui").set(context, found)
         has_queries = str(spark.conf.get(_STREAMING_PAGE, "true")).lower() == "true"
         if has_queries and shared.streamingQueryStatusListener().isEmpty():
             _show_queries(spark, jvm, context, page)
@@ -120,9 +120,3 @@ def _show_queries(spark: SparkSession, jvm: Any, context: Any, page: Any) -> Non
             listener.onQueryProgress(told(progress))
     statuses = jvm.org.apache.spark.sql.execution.ui.StreamingQueryStatusStore(store)
     jvm.org.apache.spark.sql.streaming.ui.StreamingQueryTab(statuses, page)
-
-
-def _field(jvm: Any, class_name: str, name: str) -> Any:
-    field = jvm.java.lang.Class.forName(class_name).getDeclaredField(name)
-    field.setAccessible(True)
-    return field

@@ -108,6 +108,7 @@ def test_each_process_reports_for_itself(noted: Noted) -> None:
         values = noted.last(GroupKind.TASK_MANAGER, tm_id=name)
         assert values["Status.Shuffle.Netty.TotalMemory"] > 0
         assert values["Status.JVM.Memory.Heap.Used"] > 0
+        assert values["Status.Headrace.Tasks.NumRecordsIn"] > 0
     driver = {
         sample.name: sample.value
         for reading in noted.readings["jobmanager"]

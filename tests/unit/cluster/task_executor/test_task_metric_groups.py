@@ -10,6 +10,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import OperatorId, ResourceId
 from headrace.core.process.state_memory import StateMemory
 from headrace.gateways.errors import UnknownAttemptError
+from headrace.metrics.cluster_names import TASK_RECORDS_IN, TASK_RECORDS_OUT, TASKS_RUNNING
 from headrace.metrics.groups import MetricSample, samples_of
 from headrace.metrics.readings import GroupReading
 from headrace.metrics.scopes import GroupKind
@@ -90,6 +91,22 @@ def test_nor_is_one_whose_end_its_job_master_does_not_want_to_hear(world: World)
 
 def test_metrics_of_the_process_are_those_of_its_services(world: World) -> None:
     assert world.ask(world.gateway.request_process_metrics()) == PROCESS_METRICS
+
+
+def test_what_a_task_has_done_counts_after_its_end(world: World) -> None:
+    def of_all() -> tuple[float, ...]:
+        found = world.executor.task_metrics()
+        return tuple(
+            found[name.name] for name in (TASKS_RUNNING, TASK_RECORDS_IN, TASK_RECORDS_OUT)
+        )
+
+    assert of_all() == (0, 0, 0)
+    world.request_slot()
+    world.submit().metrics = {"numRecordsIn": 5.0, "numRecordsOut": 3.0, "first.numRecordsIn": 5.0}
+    assert of_all() == (1, 5, 3)
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
+    world.run_for(100)
+    assert of_all() == (0, 5, 3)
 
 
 def test_the_process_of_a_task_manager_tells_of_its_network_memory_too() -> None:
