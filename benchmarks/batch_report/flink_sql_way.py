@@ -15,6 +15,11 @@ from benchmarks.nexmark.peers.flink_cluster import FlinkCluster
 from benchmarks.nexmark.peers.flink_sql import answer_job_graph
 
 NO_EVENT_TIME: Final = "rowtime"
+ADAPTIVE_JOINS: Final = (
+    "table.optimizer.adaptive-broadcast-join.strategy",
+    "table.optimizer.skewed-join-optimization.strategy",
+)
+"""Joins that Flink chooses as the job runs. They need a job that is planned in the cluster; ours is in the client."""
 _BEGIN: Final = f"date_time - MOD(date_time, {SIZE_MS})"
 STATEMENTS: Final = {
     "highest": (
@@ -53,6 +58,8 @@ STATEMENTS: Final = {
 def build(cluster: FlinkCluster, query: str, directory: Path, out: Path | None) -> Any:
     """Return the job of a query, whose answer goes to files below `out`, or nowhere."""
     cluster.configuration.set_string("execution.runtime-mode", "BATCH")
+    for strategy in ADAPTIVE_JOINS:
+        cluster.configuration.set_string(strategy, "none")
     env, tables = cluster.table_environment()
     for kind, columns in QUERIES[query].reads.items():
         cluster.create_table(tables, kind, directory / kind, columns, NO_EVENT_TIME)

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import signal
 import socket
 from collections.abc import Collection, Generator
 from pathlib import Path
@@ -110,6 +111,12 @@ def shuffle_service(
     with _errors_by_option(given):
         known_as = host_of(configured, host)
     tls = _identity(configured, host, known_as)
+    failures: list[BaseException] = []
+
+    def failed(error: BaseException) -> None:
+        failures.append(error)
+        os.kill(os.getpid(), signal.SIGTERM)
+
     with (
         asked_to_end() as wait_until_asked,
         _errors_by_option(given),
@@ -119,6 +126,7 @@ def shuffle_service(
             bind_host=host,
             advertised_host=known_as,
             tls=tls,
+            on_fatal_error=failed,
         ) as process,
     ):
         found = process.service.committed_count
@@ -130,6 +138,10 @@ def shuffle_service(
         else:
             click.echo(f"{ADDRESS.key}: {process.address}")
         wait_until_asked()
+    for error in failures:
+        raise click.ClickException(
+            f"the shuffle service failed and ends; its committed results stay. {type(error).__name__}: {error}"
+        ) from error
     click.echo("the shuffle service ends; its committed results stay", err=is_json)
 
 

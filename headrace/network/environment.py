@@ -152,7 +152,9 @@ class CreditBasedShuffleEnvironment:
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
         self.buffer_pool: Final = _create_buffer_pool(settings, metrics)
         self.storage: Final = _open_storage(
-            io or ThreadIoPool(f"result files {resource_id}"), settings, files
+            io or ThreadIoPool(f"result files {resource_id}", on_fatal_error=on_fatal_error),
+            settings,
+            files,
         )
         self._partition_factory: Final = ResultPartitionFactory(
             settings,

@@ -1,5 +1,6 @@
 """ShuffleServiceProcess: a shuffle service in this process: its thread for calls, its data plane, and their end."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
@@ -19,7 +20,10 @@ _CLOSE_TIMEOUT_S: Final = 10.0
 
 
 class ShuffleServiceProcess:
-    """A context manager: entering finds what was committed and listens, leaving closes; files stay."""
+    """A context manager: entering finds what was committed and listens, leaving closes; files stay.
+
+    `on_fatal_error`: called on any thread with an error after which the service is not what it was: end the process.
+    """
 
     def __init__(
         self,
@@ -30,6 +34,7 @@ class ShuffleServiceProcess:
         advertised_host: str | None = None,
         socket_directory: Path | None = None,
         tls: TlsIdentity | None = None,
+        on_fatal_error: Callable[[BaseException], None] | None = None,
     ) -> None:
         directory = settings.get_option(DIRECTORY)
         if not directory:
@@ -50,7 +55,9 @@ class ShuffleServiceProcess:
             random=system_random(),
             socket_directory=socket_directory,
             tls=tls,
+            on_fatal_error=on_fatal_error,
         )
+        self._on_fatal_error: Final = on_fatal_error
         self._control: EventLoopThread | None = None
         self._rpc: TcpRpcService | None = None
 
@@ -67,6 +74,7 @@ class ShuffleServiceProcess:
 
     def __enter__(self) -> Self:
         self._control = EventLoopThread("headrace-shuffle-service")
+        self._control.on_fatal_error = self._on_fatal_error
         try:
             self.service.start()
             self._rpc = self._control.run(self._serve())

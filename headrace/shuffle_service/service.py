@@ -122,6 +122,7 @@ class ShuffleService:
         random: SeededRandom,
         socket_directory: Path | None = None,
         tls: TlsIdentity | None = None,
+        on_fatal_error: Callable[[BaseException], None] | None = None,
         transport: Transport | None = None,
         io: IoExecutor | None = None,
         files: FileLayer | None = None,
@@ -135,7 +136,7 @@ class ShuffleService:
         self._connections_max: Final = settings.get_option(CONNECTIONS_MAX)
         self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
         self._transport: Final[Transport] = transport or SocketTransport(
-            settings, bind_host, advertised_host, socket_directory, tls
+            settings, bind_host, advertised_host, socket_directory, tls, on_fatal_error
         )
         # The transport's thread.
         self._pushes: dict[ResultPartitionId, PushSession] = {}
@@ -143,7 +144,9 @@ class ShuffleService:
         self._credit_max: Final = settings.get_option(PUSH_CREDIT)
         self.batch_bytes_max: Final = self._budget.minimum * PAGE_BYTES
         self._unwritten: Final = _pool_of_what_is_only_read()
-        self._io: Final[IoExecutor] = io or ThreadIoPool("shuffle service")
+        self._io: Final[IoExecutor] = io or ThreadIoPool(
+            "shuffle service", on_fatal_error=on_fatal_error
+        )
         self._storage: Final = _open_storage(directory, self._io, settings, files)
         self._store: Final = PartitionStore(
             directory, self._io, settings.get_option(DISK_MAX), settings, secret, files

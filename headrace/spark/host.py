@@ -82,13 +82,13 @@ from headrace.spark.session.session_configuration import (
     driver_addresses,
     settings_in_pod,
 )
+from headrace.spark.shown_queries import ShownQueries, SparkQueryLog
 from headrace.spark.workers.job_environment import JobEnvironment
 from headrace.spark.workers.resource_driver import SparkResourceDriver
 from headrace.spark.workers.worker import WorkerSpec, run_worker
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_output import OutputPipe, StandardOutput
 from headrace.spark.workers.worker_process import program_log_levels
-from headrace.spark.workers.worker_queries import SparkQueryLog, WorkerQueries
 from headrace.spark.workers.worker_settings import (
     refuse_missing_image,
     refuse_unknown_resources,
@@ -177,7 +177,7 @@ class SparkHost:
         self._batch_jobs: BatchJobs | None = None
         self._web_monitor: WebMonitor | None = None
         self._driver: SparkResourceDriver | None = None
-        self._queries: WorkerQueries | None = None
+        self._queries: ShownQueries | None = None
         self._stay: Callable[[], None] | None = None
         self._has_left = False
         self._last_begun = ""
@@ -306,14 +306,14 @@ class SparkHost:
             # It may have been frozen since it was granted the leadership: then it stands by.
             web_monitor.show_leadership(cluster_id, lambda: handle.leading_epoch)
             handle.announce(self.rest.address)
-        self._queries = queries = self._worker_queries(handle)
+        self._queries = queries = self._shown_queries(handle)
         queries.start()
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)
         if self._kind.is_single_process:
             self._tell_ignored()
 
-    def _worker_queries(self, handle: ClusterHandle) -> WorkerQueries:
+    def _shown_queries(self, handle: ClusterHandle) -> ShownQueries:
         resources = handle.resource_manager
 
         def registered() -> tuple[ResourceId, ...]:
@@ -325,7 +325,7 @@ class SparkHost:
             return handle.call(asked, _METRICS_TIMEOUT_S)
 
         log = SparkQueryLog(self.session.spark)
-        return WorkerQueries(log, registered, metrics_of, self._description_of, self._clock)
+        return ShownQueries(log, registered, metrics_of, self._description_of, self._clock)
 
     def _worker_jobs(self) -> SparkWorkerJobs:
         return SparkWorkerJobs(
@@ -400,10 +400,10 @@ class SparkHost:
 
         `uiWebUrl` names the driver's host, where somebody else may listen at the same port: only its port is used.
         """
-        context = self.session.context
+        page, context = self.session.page, self.session.context
+        if page is not None:
+            return SparkPage(page.address, page.key)
         address, key = context.uiWebUrl, context.getConf().get(PAGE_KEY)
-        if key and self.session.page is not None:
-            return SparkPage(self.session.page.address, key)
         port = urlsplit(address or "").port
         bound = os.environ.get("SPARK_LOCAL_IP", "")
         if not key or not port or not is_loopback(bound) or not str(address).startswith("http://"):
@@ -444,6 +444,8 @@ class SparkHost:
             if environment.job_id == job.result.job_id:
                 del self._environments[name]
         web_monitor.job_ended(job)
+        if self._queries is not None:
+            self._queries.job_ended(job)
 
     def close(self) -> None:
         """End jobs, TaskManagers and control plane, then the session if it is ours. Idempotent."""

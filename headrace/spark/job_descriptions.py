@@ -4,6 +4,7 @@ from typing import Final
 
 from headrace.core.ids import ResourceId
 from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_plan import JobPlan
 
 _PART_MAX: Final = 300
 
@@ -36,6 +37,16 @@ def batch_description(graph: JobGraph, dashboard: str) -> str:
     return _line(f"BATCH job {job_text(graph)}", page)
 
 
+def plan_description(plan: JobPlan) -> str:
+    """Return what Spark says of the records of a job that has ended, in either mode."""
+    names = ", ".join(node.name for node in plan.nodes)
+    return _line(f"records of {plan.job_type} job '{plan.name}' ({names})")
+
+
+def shortened(text: str, length: int) -> str:
+    """Return `text`, or where it is longer as much of it as `length` allows."""
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
 def _line(*parts: str) -> str:
-    known = [part for part in parts if part]
-    return "; ".join(part if len(part) <= _PART_MAX else f"{part[:_PART_MAX]}…" for part in known)
+    return "; ".join(shortened(part, _PART_MAX) for part in parts if part)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.rest.connections import read_connection
 from headrace.spark.workers.worker_process import routable_address
+from tests.spark.pages import answer
 from tests.spark.processes import children_of, listening_addresses_of, marked_processes, new_mark
-from tests.spark.programs import COUNTING, Program, headrace_run
+from tests.spark.programs import COUNTING, Program, headrace_run, start_headrace
 from tests.spark.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -86,14 +88,26 @@ def test_a_driver_that_other_hosts_reach_has_tls_and_listens_nowhere_else(
     mark = new_mark()
     cluster = StandaloneCluster(tmp_path / "cluster", mark)
     try:
-        program = headrace_run(
-            tmp_path, COUNTING, *cluster.options,
-            "-D", f"spark.driver.host={address}", "-D", "spark.executor.memory=1g",
+        (tmp_path / "program.py").write_text(COUNTING)
+        program = start_headrace(
+            tmp_path, "run", *cluster.options,
+            "-D", f"spark.driver.host={address}", "-D", "spark.executor.memory=1g", "program.py",
+            environment={"HEADRACE_HOME": str(tmp_path / "home")},
         )  # fmt: skip
         started.append(program)
         program.wait_for_line("number 20")
         for host, port in addresses_of_task_managers(mark):
             assert (host, tls_version(host, port)) == (address, "TLSv1.3")
+        # Spark's page starts where no other host reaches it.
+        jvms = {one.pid for one in marked_processes(program.mark) if one.is_jvm}
+        before = listening_addresses_of(jvms)
+        [file] = (tmp_path / "home" / "clusters").glob("*.json")
+        connection = read_connection(file)
+        status, jobs = answer(f"{connection.address}/spark/jobs/", connection.token)
+        assert status == 200 and "TaskManager " in jobs
+        [(host, port)] = listening_addresses_of(jvms) - before
+        assert host.removeprefix("::ffff:") == LOOPBACK
+        assert answer(f"http://{LOOPBACK}:{port}/jobs/", "")[0] == 403
         program.interrupt()
         program.wait(60)
         program.assert_nothing_is_left()

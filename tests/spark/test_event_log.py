@@ -69,14 +69,14 @@ def history_of(folder: Path, started: list[Program], application_count: int) -> 
     return history
 
 
-def metric(query: Any, node: str) -> int:
-    """The largest `number of output rows` of a query's nodes with this name."""
+def metric(query: Any, node: str, name: str = "number of output rows") -> int:
+    """The largest metric of this name of a query's nodes."""
     return max(
         int(one["value"].replace(",", ""))
         for each in query["nodes"]
         if node in each["nodeName"]
         for one in each["metrics"]
-        if one["name"] == "number of output rows"
+        if one["name"] == name
     )
 
 
@@ -112,6 +112,11 @@ def shown_jobs(history: History, log: str) -> list[str]:
     assert ours, [one["description"] for one in queries]
     assert max(metric(one, "Range") for one in ours) == ROW_COUNT
     assert all(one["status"] == "COMPLETED" for one in ours)
+    [job] = [
+        one for one in queries if re.match("records of (STREAMING|BATCH) job ", one["description"])
+    ]
+    assert metric(job, "Source: wells", "records sent") == ROW_COUNT
+    assert metric(job, "Sink: Collect", "records received") == ROW_COUNT
     return [job.get("description", "") for job in jobs]
 
 

@@ -8,10 +8,9 @@ import json
 import re
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError, URLError
+from urllib.error import URLError
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,6 +18,7 @@ import pytest
 from headrace.core.randomness import secret_token
 from headrace.rest.connections import read_connection
 from testkit.waiting import wait_until
+from tests.spark.pages import answer
 from tests.spark.programs import Program, headrace_run, start_headrace
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -61,19 +61,6 @@ def signed_token(key: bytes) -> str:
     parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": "operator"})
     text = ".".join(encoded(json.dumps(part).encode()) for part in parts)
     return f"{text}.{encoded(hmac.digest(key, text.encode(), hashlib.sha256))}"
-
-
-def answer(url: str, token: str, data: bytes | None = None) -> tuple[int, str]:
-    """Status and content; `data` is sent by POST."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, data, headers), timeout=60
-        ) as found:
-            return found.status, found.read().decode()
-    except HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
 
 
 def test_the_page_shows_workers_to_whoever_has_the_key_of_its_filter_and_ends_no_job(
@@ -162,7 +149,7 @@ def test_the_page_starts_behind_the_dashboard_when_it_is_asked_for_where_nothing
     [application] = json.loads(answer(api, connection.token)[1])
     status, environment = answer(f"{api}/{application['id']}/environment", connection.token)
     assert status == 200
-    assert "redacted" in dict(json.loads(environment)["sparkProperties"])[KEY]
+    assert KEY not in dict(json.loads(environment)["sparkProperties"]), "the page's alone"
 
     def queries() -> list[Any]:
         return json.loads(answer(f"{api}/{application['id']}/sql", connection.token)[1])
@@ -189,16 +176,20 @@ def test_the_page_starts_behind_the_dashboard_when_it_is_asked_for_where_nothing
     # Where Spark's history server reads them later.
     [log] = [file for file in events.rglob("*") if file.is_file() and "appstatus" not in file.name]
     told = [json.loads(line) for line in log.read_text().splitlines()]
-    [begun] = of_event(told, "SparkListenerSQLExecutionStart")
-    [ended] = of_event(told, "SparkListenerSQLExecutionEnd")
-    assert begun["executionId"] == ended["executionId"] == query["id"]
-    names = {one["accumulatorId"]: one["name"] for one in begun["sparkPlanInfo"]["metrics"]}
+    begun = {one["executionId"]: one for one in of_event(told, "SparkListenerSQLExecutionStart")}
+    ended = {one["executionId"]: one for one in of_event(told, "SparkListenerSQLExecutionEnd")}
+    assert begun.keys() == ended.keys()
+    [job] = begun.keys() - {query["id"]}
+    assert begun[job]["description"].startswith("records of STREAMING job 'levels' (")
+    assert ended[job]["errorMessage"] == "cancelled"
+    metrics = begun[query["id"]]["sparkPlanInfo"]["metrics"]
+    names = {one["accumulatorId"]: one["name"] for one in metrics}
     updates = of_event(told, "SparkListenerDriverAccumUpdates")
     received = [
         number
         for one in updates
         for accumulator, number in one["accumUpdates"]
-        if names[accumulator] == "records received"
+        if names.get(accumulator) == "records received"
     ]
     assert len(received) > 1 and sum(received) >= int(now["records received"])
 
@@ -226,7 +217,7 @@ session.spark.range(10).selectExpr("sum(id) AS summed_before").collect()
 address = session.page.address()
 assert session.page.address() == address == session.context.uiWebUrl, "it starts once"
 queries.append(query("begun behind it"))
-print(address, session.context.getConf().get(sys.argv[1]), flush=True)
+print(address, session.page.key, flush=True)
 sys.stdin.readline()
 for started in queries:
     started.stop()
@@ -237,7 +228,7 @@ session.stop()
 def test_a_page_that_starts_late_shows_what_was_before(tmp_path: Path) -> None:
     (tmp_path / "queries.py").write_text(QUERIES)
     with subprocess.Popen(
-        [sys.executable, "queries.py", KEY],
+        [sys.executable, "queries.py"],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

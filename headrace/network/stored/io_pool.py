@@ -33,13 +33,23 @@ class IoExecutor(Protocol):
 
 
 class ThreadIoPool:
-    """Threads that are born with the first jobs and end with the pool."""
+    """Threads that are born with the first jobs and end with the pool.
+
+    `on_fatal_error`: called on a thread whose job has failed, without handling that itself: nobody hears of what it was
+    to bring.
+    """
 
     is_concurrent = True
 
-    def __init__(self, name: str, thread_count: int = IO_THREADS_MAX) -> None:
+    def __init__(
+        self,
+        name: str,
+        thread_count: int = IO_THREADS_MAX,
+        on_fatal_error: Callable[[BaseException], None] | None = None,
+    ) -> None:
         self._name = name
         self._thread_count = thread_count
+        self._on_fatal_error = on_fatal_error
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         # Guards the fields below: any thread submits, the environment's owner closes.
         self._lock = threading.Lock()
@@ -82,9 +92,11 @@ class ThreadIoPool:
             return False
         try:
             job()
-        except Exception:
-            # Jobs report their own errors; what comes here is a mistake of ours and must not end the thread.
+        except Exception as error:
+            # Jobs report their own errors: this is a mistake of ours, which must not end the thread.
             _LOG.exception("a job of the I/O pool failed")
+            if self._on_fatal_error is not None:
+                self._on_fatal_error(error)
         return True
 
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from headrace.network.errors import StorageError
 from headrace.network.stored.io_pool import IoExecutor
 from headrace.network.stored.partitioned_file import Extent
 from headrace.network.stored.stored_view import (
@@ -91,10 +92,11 @@ class ReadScheduler:
             view.fill(stretch)
             # What it asked for while it was being read for was not heard.
             self.request(view)
-        except Exception:
-            # A mistake of ours with one view, which is left out from now on: others are read for all the same.
+        except Exception as error:
+            # A mistake of ours with one view, whose consumer hears of it: others are read for all the same.
             _LOG.exception("reading for a consumer of a stored result failed")
             self.forget(view)
+            view.fail(StorageError("(being read)", f"{type(error).__name__}: {error}"))
 
     def _next_stretch(self) -> Candidates | None:
         """Return the candidates to read for next, together, or None if this job must end."""

@@ -24,6 +24,7 @@ from headrace.rest.handlers.parameters import ClusterParameter, LogFileName
 from headrace.rest.log_answers import log_answer
 from headrace.rest.models import cluster as models
 from headrace.rest.options import WEB_CANCEL_ENABLE
+from headrace.rpc.errors import RecipientUnreachableError
 
 FLINK_VERSION: Final = "2.3.0"
 """Version of Flink whose REST API this is; clients compare it with their own."""
@@ -91,7 +92,12 @@ async def overview(cluster: ClusterParameter) -> models.ClusterOverview:
 
 async def shut_down(cluster: ClusterParameter) -> models.Empty:
     """Cancel all jobs and end the cluster."""
-    await cluster.ask(cluster.dispatcher.shut_down_cluster())
+    try:
+        await cluster.ask(cluster.dispatcher.shut_down_cluster())
+    except RecipientUnreachableError as error:
+        # It may have ended before it could answer.
+        if not error.is_gone:
+            raise
     return models.Empty()
 
 

@@ -60,14 +60,12 @@ SPARK_SECRET_FILE: Final = ConfigOption(
 PAGE_FILTERS: Final = "spark.ui.filters"
 PAGE_FILTER: Final = "org.apache.spark.ui.JWSFilter"
 PAGE_KEY: Final = f"spark.{PAGE_FILTER}.param.secretKey"
+PAGE_SWITCH: Final = "spark.ui.enabled"
 PROTECTED_PAGE: Final[Mapping[str, str]] = {
-    # Headrace starts it, when somebody asks for it: WebPage.
-    "spark.ui.enabled": "false",
-    "spark.ui.port": "0",
     PAGE_FILTERS: PAGE_FILTER,
     "spark.ui.contentSecurityPolicy.enabled": "true",
 }
-"""Settings of Spark's web page, unless the user gave one of them: whoever reads it comes by the dashboard."""
+"""Settings of Spark's web page where Headrace starts it: whoever reads it comes by the dashboard."""
 
 REDACTION: Final = "spark.redaction.regex"
 SECRETS_OF_TASKS: Final = "spark.headrace.secret"
@@ -147,7 +145,12 @@ def missing_page_key(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the key of the page's filter that a new session must be given besides `conf`, as a setting."""
     if conf.get(PAGE_FILTERS) != PAGE_FILTER or PAGE_KEY in conf:
         return {}
-    return {PAGE_KEY: urlsafe_b64encode(secret_token()).decode()}
+    return {PAGE_KEY: new_page_key()}
+
+
+def new_page_key() -> str:
+    """Return a key for the page's filter, in URL-safe base64."""
+    return urlsafe_b64encode(secret_token()).decode()
 
 
 def missing_secret(conf: Mapping[str, str], secret_file: str) -> dict[str, str]:

@@ -41,7 +41,7 @@ HOSTING_SETTINGS: Final[Mapping[str, str]] = {
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {
     **HOSTING_SETTINGS,
-    # Its page knows no password: there is one where it listens on loopback alone, behind PROTECTED_PAGE's filter.
+    # Its page knows no password, and listens beyond this host: WebPage is another.
     "spark.ui.enabled": "false",
     "spark.ui.killEnabled": "false",
     "spark.sql.session.timeZone": "UTC",

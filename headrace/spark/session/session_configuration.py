@@ -13,7 +13,7 @@ from headrace.core.security.tls import is_loopback
 from headrace.rest.options import REST_ADDRESS, REST_ALLOWED_HOSTS, REST_BIND_ADDRESS
 from headrace.spark.master import given_by_user, given_master, local_master, parse_master
 from headrace.spark.options import APPLICATION_NAME
-from headrace.spark.session.authentication import PROTECTED_PAGE, without_unfit
+from headrace.spark.session.authentication import PAGE_FILTERS, PAGE_SWITCH, without_unfit
 from headrace.spark.session.checklist import SESSION_SETTINGS
 from headrace.spark.session.class_archive import java_options
 
@@ -71,9 +71,7 @@ def plan_session(
     if kind.is_local and not submitted and _is_interpreter(python, given, environ):
         # Elsewhere nobody knows whether the workers' interpreter finds the module before Spark has sent files to them.
         conf["spark.python.daemon.module"] = PYTHON_DAEMON
-    has_page = kind.is_local and not submitted and _keeps_to_loopback(given, environ)
-    if has_page:
-        conf |= PROTECTED_PAGE
+    has_page = not {PAGE_SWITCH, PAGE_FILTERS} & given.keys()
     conf |= given
     conf["spark.master"] = master
     conf = without_unfit(conf, given)
@@ -91,12 +89,6 @@ def plan_session(
         # The JVM of spark-submit runs already, with the home that the user gave it.
         added[SPARK_HOME] = str(scratch / "spark")
     return SessionPlan(conf, added, has_page)
-
-
-def _keeps_to_loopback(given: Mapping[str, str], environ: Mapping[str, str]) -> bool:
-    """Return whether Spark's page, which the user says nothing about, would listen on this host alone."""
-    is_given = any(key in given for key in PROTECTED_PAGE)
-    return not is_given and is_loopback(environ.get("SPARK_LOCAL_IP") or LOOPBACK)
 
 
 def _is_interpreter(python: str, given: Mapping[str, str], environ: Mapping[str, str]) -> bool:

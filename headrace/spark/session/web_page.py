@@ -2,7 +2,8 @@
 
 With `spark.ui.enabled` Spark starts a web server, and the classes of its pages, before the first job can run, although
 most sessions end without anybody having looked. What the pages show Spark collects with and without them: so the
-session starts without, and the page is made as SparkContext and SharedState would have made it.
+session starts without, and the page is made as SparkContext and SharedState would have made it, but for its listener:
+that is on loopback whatever the session's master, and behind a filter that only knows a key of ours.
 Source: Spark, core/src/main/scala/org/apache/spark/SparkContext.scala and ui/SparkUI.scala;
 sql/core/src/main/scala/org/apache/spark/sql/internal/SharedState.scala.
 """
@@ -14,11 +15,14 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from headrace.core.errors import HostError
-from headrace.core.security.tls import is_loopback
-from headrace.rpc.tcp import join_host_port
+from headrace.spark.session.authentication import PAGE_KEY, PROTECTED_PAGE, new_page_key
 from headrace.spark.session.jvm import JvmGoneError, jvm_calls, jvm_context, private_field
+from headrace.spark.session.session_configuration import LOOPBACK
 
+_PORT: Final = "spark.ui.port"
 _STREAMING_PAGE: Final = "spark.sql.streaming.ui.enabled"
+_THREAD_COUNT: Final = 200
+"""Most threads of the page's server, as Spark has it."""
 
 
 class WebPageError(HostError):
@@ -26,9 +30,13 @@ class WebPageError(HostError):
 
 
 class WebPage:
-    """The web page of a session, on loopback. Spark stops it together with the session."""
+    """The web page of a session, on loopback. Spark stops it together with the session.
+
+    `key`, in URL-safe base64, signs what its filter lets pass. No setting of the session has it.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
+        self.key: Final = new_page_key()
         self._spark: Final = spark
         self._lock: Final = threading.Lock()
         self._address = ""
@@ -45,7 +53,7 @@ class WebPage:
             if not self._address:
                 try:
                     with jvm_calls():
-                        self._address = _started(self._spark)
+                        self._address = _started(self._spark, self.key)
                 # py4j takes a class that another version of Spark lacks for a package, which cannot be called.
                 except (JvmGoneError, Py4JError, TypeError) as error:
                     self._failure = WebPageError(f"Spark's page did not start: {error}")
@@ -56,37 +64,39 @@ class WebPage:
             return self._address
 
 
-def _started(spark: SparkSession) -> str:
+def _started(spark: SparkSession, key: str) -> str:
     """Start the page of `spark`; return its address."""
     context = jvm_context(spark.sparkContext)
     jvm: Any = getattr(spark.sparkContext, "_jvm")  # noqa: B009 - private, and named in few files
     shared: Any = getattr(spark, "_jsparkSession").sharedState()  # noqa: B009 - see above
-    # As the JVM sees it, which may have been started before it was set for this session.
-    host = str(jvm.java.lang.System.getenv("SPARK_LOCAL_IP") or "")
-    if not is_loopback(host):
-        raise WebPageError(
-            "Spark's page would listen beyond this host, as SPARK_LOCAL_IP was not set when its JVM was started: set "
-            "it to 127.0.0.1 before the program makes its first SparkSession"
-        )
     # By its field: py4j cannot list the methods of SparkEnv, which name classes that PySpark does not bring.
     security = private_field(jvm, "org.apache.spark.SparkEnv", "securityManager").get(context.env())
+    # A copy: tasks and the event log are told the settings of the session.
+    conf = context.conf().clone()
+    for name, value in {**PROTECTED_PAGE, PAGE_KEY: key}.items():
+        conf.set(name, value)
     page = jvm.org.apache.spark.ui.SparkUI.create(
         jvm.scala.Option.apply(context),
         context.statusStore(),
-        context.conf(),
+        conf,
         security,
         context.appName(),
         "",
         context.startTime(),
         context.version(),
     )
-    if str(page.scheme()) != "http://":
+    if page.sslOptions().enabled():
         raise WebPageError(
             "Spark's page speaks TLS, which is not passed on: set spark.ssl.ui.enabled to false, as it is on loopback"
         )
-    page.setAppId(context.applicationId())
-    page.bind()
+    # Spark's own `bind` would listen where SPARK_LOCAL_IP says, and everywhere without it.
+    port = int(conf.get(_PORT, "0"))
+    server = jvm.org.apache.spark.ui.JettyUtils.startJettyServer(
+        LOOPBACK, port, page.sslOptions(), conf, "SparkUI", _THREAD_COUNT
+    )
     try:
+        getattr(page, "serverInfo_$eq")(jvm.scala.Option.apply(server))
+        page.setAppId(context.applicationId())
         page.attachAllHandlers()
         jvm.org.apache.spark.sql.execution.ui.SQLTab(shared.statusStore(), page)
         # Spark stops the page that it finds here, and makes the tab of streaming queries where there was no query yet.
@@ -96,9 +106,9 @@ def _started(spark: SparkSession) -> str:
         if has_queries and shared.streamingQueryStatusListener().isEmpty():
             _show_queries(spark, jvm, context, page)
     except BaseException:
-        page.stop()
+        server.stop()
         raise
-    return f"http://{join_host_port(host, page.boundPort())}"
+    return f"http://{LOOPBACK}:{page.boundPort()}"
 
 
 def _show_queries(spark: SparkSession, jvm: Any, context: Any, page: Any) -> None:

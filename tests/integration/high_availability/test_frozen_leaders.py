@@ -85,6 +85,8 @@ def test_a_leader_that_was_frozen_past_its_lease_stands_by_and_leads_again(pair:
         (Failpoint.METADATA_WRITTEN, "kubernetes"),
         (Failpoint.COMMIT_HALF, "kubernetes"),
         (Failpoint.JOB_STORED, "kubernetes"),
+        (Failpoint.PUBLISHING, "zookeeper"),
+        (Failpoint.JOB_STORED, "zookeeper"),
     ],
     indirect=["pair"],
     ids=lambda value: value if isinstance(value, str) else value.value,

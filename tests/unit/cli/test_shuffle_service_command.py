@@ -1,16 +1,20 @@
 """`headrace shuffle-service`: its help, its secret, and what it refuses before it listens."""
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner
 
+from headrace.cli import shuffle_service as shuffle_service_command
 from headrace.cli.main import cli
 from headrace.cli.shuffle_service import shuffle_service
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.security.cluster_secret import cluster_secret
+from headrace.shuffle_service.process import ShuffleServiceProcess
 
 
 def test_the_command_is_listed_and_explains_itself() -> None:
@@ -111,3 +115,29 @@ def test_what_a_setting_said_is_told_by_the_setting_s_name(tmp_path: Path) -> No
             [*arguments, "--port", "0", "-D", "taskmanager.data.port=x"],
             catch_exceptions=False,
         )
+
+
+def test_a_service_that_has_failed_ends_with_its_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FailingProcess(ShuffleServiceProcess):
+        def __init__(
+            self,
+            settings: Settings,
+            *,
+            on_fatal_error: Callable[[BaseException], None],
+            **given: Any,
+        ) -> None:
+            super().__init__(settings, on_fatal_error=on_fatal_error, **given)
+            self._fail = on_fatal_error
+
+        def __enter__(self) -> Self:
+            entered = super().__enter__()
+            self._fail(OSError("no disk"))
+            return entered
+
+    monkeypatch.setattr(shuffle_service_command, "ShuffleServiceProcess", FailingProcess)
+    arguments = ["--directory", str(tmp_path), "--secret-file", str(tmp_path / "secret")]
+    result = CliRunner().invoke(shuffle_service, arguments)
+    assert result.exit_code == 1
+    assert "failed and ends; its committed results stay. OSError: no disk" in result.output

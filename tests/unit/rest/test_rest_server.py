@@ -28,6 +28,7 @@ from headrace.rest.rest_server import (
     refuse_impossible_settings,
     start_rest_server,
 )
+from headrace.rpc.errors import ENDPOINT_TERMINATED, RecipientUnreachableError
 from testkit.waiting import wait_until
 from tests.unit.rest.golden_shapes import assert_golden
 from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, TASK_MANAGER
@@ -190,6 +191,18 @@ def test_a_job_is_cancelled_and_the_cluster_is_ended(
         assert cluster.dispatcher.heartbeats == [(RUNNING_JOB, 7)]
         assert cluster.ask("DELETE", "/cluster").json == {}
         assert cluster.dispatcher.is_shut_down
+
+
+@pytest.mark.parametrize(("reason", "status"), [(ENDPOINT_TERMINATED, 200), ("is full", 500)])
+def test_a_cluster_that_was_gone_before_it_answered_has_been_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, status: int
+) -> None:
+    async def shut_down_cluster() -> None:
+        raise RecipientUnreachableError("dispatcher", "shut_down_cluster", reason)
+
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        monkeypatch.setattr(cluster.dispatcher, "shut_down_cluster", shut_down_cluster)
+        assert cluster.ask("DELETE", "/cluster").status == status
 
 
 def test_pages_that_are_polled_ask_the_control_thread_once_per_interval(

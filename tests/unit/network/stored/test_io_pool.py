@@ -33,10 +33,12 @@ def test_a_thread_that_waits_keeps_nothing_of_its_last_job() -> None:
 
 def test_a_thread_goes_on_after_a_job_that_raised_and_ends_with_the_pool() -> None:
     before = set(threading.enumerate())
-    pool = ThreadIoPool("test", thread_count=1)
+    failures: list[str] = []
+    pool = ThreadIoPool("test", 1, lambda error: failures.append(repr(error)))
     done = threading.Event()
     pool.submit(refuse)
     pool.submit(done.set)
     assert done.wait(10)
     pool.close()
+    assert failures == ["ValueError('a mistake in a job')"], "its owner hears of it"
     assert set(threading.enumerate()) <= before

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.network.errors import NetworkError
 from headrace.network.stored.read_scheduler import JOBS_MAX, ReadScheduler
 from headrace.network.stored.stored_view import ReadCandidate, Stretch
 from tests.unit.network.stored.held_io import HeldIo
@@ -66,3 +67,27 @@ def test_every_element_is_read_for_every_consumer(
     assert [view.fills for view in made] == [left for left, _ in views]
     io.close()
     assert not io.jobs
+
+
+class BrokenView(View):
+    """Cannot be read for, as we have made a mistake."""
+
+    failure = ""
+
+    def fill(self, stretch: Stretch) -> None:
+        raise ValueError(f"view {self.number} is broken")
+
+    def fail(self, error: NetworkError) -> None:
+        self.failure = str(error)
+
+
+def test_the_consumer_of_a_view_that_cannot_be_read_for_hears_of_it_and_others_are_read() -> None:
+    io = HeldIo()
+    scheduler: Any = ReadScheduler(io)
+    broken, sound = BrokenView(0, 1, 0), View(1, 1, 0)
+    scheduler.request(broken)
+    scheduler.request(sound)
+    while io.jobs:
+        io.jobs.popleft()()
+    assert "ValueError: view 0 is broken" in broken.failure
+    assert sound.queued == 1

@@ -12,7 +12,6 @@ from headrace.core.config import Settings
 from headrace.spark.session.authentication import (
     PAGE_FILTER,
     PAGE_KEY,
-    PROTECTED_PAGE,
     missing_page_key,
 )
 from headrace.spark.session.session_configuration import (
@@ -217,33 +216,22 @@ def test_an_archive_of_classes_that_the_user_chose_is_not_replaced(given: str) -
     assert "/cache/a.jsa" not in conf["spark.driver.extraJavaOptions"]
 
 
-@pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,1,1024]"])
-def test_spark_s_page_may_start_behind_its_filter_where_it_listens_on_loopback(master: str) -> None:
-    made = plan({"spark.master": master})
-    conf = made.conf
-    assert made.has_page and conf["spark.ui.enabled"] == "false"
-    assert conf.items() >= PROTECTED_PAGE.items()
-    assert conf["spark.ui.killEnabled"] == "false"
-    keys = {base64.urlsafe_b64decode(missing_page_key(conf)[PAGE_KEY]) for _ in range(2)}
-    assert [len(key) for key in keys] == [32, 32]
-
-
 @pytest.mark.parametrize(
     ("environ", "submitted"),
     [
-        ({}, {"spark.master": "spark://h:1"}),
         ({}, {"spark.master": "local[4]"}),
+        ({}, {"spark.master": "local-cluster[2,1,1024]"}),
+        ({}, {"spark.master": "spark://h:1", "spark.ui.port": "4050"}),
         ({"SPARK_LOCAL_IP": "0.0.0.0"}, {}),
     ],
 )
-def test_spark_s_page_is_off_where_it_would_listen_beyond_loopback(
+def test_spark_s_own_page_is_off_and_ours_may_start(
     environ: dict[str, str], submitted: dict[str, str]
 ) -> None:
     made = plan(environ=environ, submitted=submitted)
-    conf = made.conf
-    assert not made.has_page
-    assert (conf["spark.ui.enabled"], conf["spark.ui.killEnabled"]) == ("false", "false")
-    assert missing_page_key(conf) == {}
+    assert made.has_page
+    assert made.conf["spark.ui.enabled"] == made.conf["spark.ui.killEnabled"] == "false"
+    assert missing_page_key(made.conf) == {} and PAGE_KEY not in made.conf
 
 
 @pytest.mark.parametrize(
@@ -252,16 +240,18 @@ def test_spark_s_page_is_off_where_it_would_listen_beyond_loopback(
         {"spark.ui.enabled": "true"},
         {"spark.ui.enabled": "false"},
         {"spark.ui.filters": "own.Filter"},
+        {"spark.ui.enabled": "true", "spark.ui.filters": PAGE_FILTER},
     ],
 )
 def test_what_the_user_says_of_spark_s_page_holds(given: dict[str, str]) -> None:
-    conf = plan(given).conf
-    assert not plan(given).has_page
-    assert {key: conf.get(key) for key in PROTECTED_PAGE} == {
-        "spark.ui.port": None,
-        "spark.ui.filters": None,
-        "spark.ui.contentSecurityPolicy.enabled": None,
-        "spark.ui.enabled": "false",
-        **given,
-    }
-    assert missing_page_key({**conf, "spark.ui.filters": PAGE_FILTER, PAGE_KEY: "own"}) == {}
+    made = plan(given)
+    assert not made.has_page
+    assert made.conf.items() >= {"spark.ui.enabled": "false", **given}.items()
+    assert "spark.ui.contentSecurityPolicy.enabled" not in made.conf
+
+
+def test_a_page_of_the_user_s_behind_the_filter_gets_a_key_unless_it_has_one() -> None:
+    conf = plan({"spark.ui.enabled": "true", "spark.ui.filters": PAGE_FILTER}).conf
+    keys = {base64.urlsafe_b64decode(missing_page_key(conf)[PAGE_KEY]) for _ in range(2)}
+    assert [len(key) for key in keys] == [32, 32]
+    assert missing_page_key({**conf, PAGE_KEY: "own"}) == {}
