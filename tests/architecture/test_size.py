@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (43, 5_120),
     "checkpoint": (22, 2_830),
-    "cli": (59, 5_980),
+    "cli": (59, 5_990),
     "client": (9, 730),
     "cluster": (161, 17_770),
     "common": (20, 110),
@@ -24,12 +24,12 @@ CEILINGS: Final = {
     "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_290),
-    "network": (82, 9_430),
+    "network": (82, 9_440),
     "operators": (49, 6_030),
     "rest": (79, 7_950),
     "rpc": (18, 2_620),
-    "shuffle_service": (13, 1_440),
-    "spark": (66, 8_120),
+    "shuffle_service": (13, 1_450),
+    "spark": (66, 8_210),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (956, 100_350)
+WHEEL_CEILING: Final = (956, 100_460)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
