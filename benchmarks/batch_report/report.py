@@ -65,7 +65,7 @@ or BATCH where that was not measured.
 
 - The time of Headrace and of Spark is that of the whole job in a warm application, with planning and deployment; that
   of PyFlink begins with its first running task, and its input lies in memory as Arrow. Both favour PyFlink.
-- With Python functions PyFlink is given 1,000,000 events, as it would take very long otherwise: its fixed costs weigh more
+- With Python functions PyFlink is given 1,000,000 events, as it would take long otherwise: its fixed costs weigh more
   in its rate.
 - Without a Python function Flink's and Spark's SQL run in the JVM as compiled code, and Headrace in Arrow.
   In `pricing` amounts are computed by Python functions of columns in Headrace and Spark, and by SQL in Flink.

@@ -43,10 +43,10 @@ def plan_description(plan: JobPlan) -> str:
     return _line(f"records of {plan.job_type} job '{plan.name}' ({names})")
 
 
-def shortened(text: str, length: int) -> str:
+def clipped(text: str, length: int) -> str:
     """Return `text`, or where it is longer as much of it as `length` allows."""
     return text if len(text) <= length else f"{text[:length]}…"
 
 
 def _line(*parts: str) -> str:
-    return "; ".join(shortened(part, _PART_MAX) for part in parts if part)
+    return "; ".join(clipped(part, _PART_MAX) for part in parts if part)

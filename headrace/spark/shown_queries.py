@@ -34,7 +34,7 @@ from headrace.metrics.cluster_names import (
     TASKS_RUNNING,
 )
 from headrace.metrics.names import NUM_RECORDS_IN, NUM_RECORDS_OUT
-from headrace.spark.job_descriptions import plan_description, shortened
+from headrace.spark.job_descriptions import clipped, plan_description
 from headrace.spark.session.jvm import JvmGoneError, jvm_calls, jvm_context, private_field
 
 _LOG: Final = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class ShownQueries:
             shown = self._shown.get(worker_id)
             if shown is None:
                 description = self._description_of(worker_id)
-                root = QueryNode(worker_id, "TaskManager", description, _TASK_MANAGER)
+                root = QueryNode(str(worker_id), "TaskManager", description, _TASK_MANAGER)
                 query = self._log.begin(root, self._clock.now_ms())
                 shown = self._shown[worker_id] = _Shown(query, now_ms, now_ms)
             if shown.due_ms <= now_ms:
@@ -195,7 +195,7 @@ class ShownQueries:
         readings, totals = _of_task_manager(metrics)
         new = {name: total - shown.totals.get(name, 0) for name, total in totals.items()}
         shown.totals = totals
-        self._log.add(shown.query, {worker_id: {**new, **readings}})
+        self._log.add(shown.query, {str(worker_id): {**new, **readings}})
 
     def _run(self) -> None:
         try:
@@ -258,7 +258,7 @@ def _tree_of(plan: JobPlan) -> QueryNode:
 
     def below(vertex_id: JobVertexId) -> QueryNode:
         node = vertices[vertex_id]
-        name = shortened(node.name, _NAME_MAX)
+        name = clipped(node.name, _NAME_MAX)
         if vertex_id in drawn:
             return QueryNode("", f"see {name}", node.name)
         drawn.add(vertex_id)

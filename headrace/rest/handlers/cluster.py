@@ -11,6 +11,7 @@ from fastapi import Request, Response
 
 from headrace import __version__
 from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.interpreter import interpreter_options
 from headrace.core.process.log_files import JOB_MANAGER, LogFile, LogPiece, log_files, read_log_file
@@ -24,7 +25,6 @@ from headrace.rest.handlers.parameters import ClusterParameter, LogFileName
 from headrace.rest.log_answers import log_answer
 from headrace.rest.models import cluster as models
 from headrace.rest.options import WEB_CANCEL_ENABLE
-from headrace.rpc.errors import RecipientUnreachableError
 
 FLINK_VERSION: Final = "2.3.0"
 """Version of Flink whose REST API this is; clients compare it with their own."""
@@ -94,9 +94,9 @@ async def shut_down(cluster: ClusterParameter) -> models.Empty:
     """Cancel all jobs and end the cluster."""
     try:
         await cluster.ask(cluster.dispatcher.shut_down_cluster())
-    except RecipientUnreachableError as error:
-        # It may have ended before it could answer.
-        if not error.is_gone:
+    except HeadraceError as error:
+        # It may have ended before it could answer: then its absence is what was asked for.
+        if not error.is_consequence:
             raise
     return models.Empty()
 

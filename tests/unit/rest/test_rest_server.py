@@ -14,7 +14,7 @@ import pytest
 
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.errors import ConfigurationError, HostError, PortInUseError
 from headrace.core.security.tls import TlsIdentity, generate_identity
 from headrace.rest import bounded_uvicorn_server
 from headrace.rest.authentication import GuardedApplication, Receive, Scope, Send
@@ -193,12 +193,18 @@ def test_a_job_is_cancelled_and_the_cluster_is_ended(
         assert cluster.dispatcher.is_shut_down
 
 
-@pytest.mark.parametrize(("reason", "status"), [(ENDPOINT_TERMINATED, 200), ("is full", 500)])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RecipientUnreachableError("dispatcher", "shut_down", ENDPOINT_TERMINATED), 200),
+        (HostError("Spark refuses"), 500),
+    ],
+)
 def test_a_cluster_that_was_gone_before_it_answered_has_been_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, status: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
 ) -> None:
     async def shut_down_cluster() -> None:
-        raise RecipientUnreachableError("dispatcher", "shut_down_cluster", reason)
+        raise error
 
     with served_cluster(tmp_path, monkeypatch) as cluster:
         monkeypatch.setattr(cluster.dispatcher, "shut_down_cluster", shut_down_cluster)

@@ -96,11 +96,11 @@ def posted(worker_id: ResourceId, records: int, processor_ms: int = 0) -> Any:
         "running tasks": 2,
         "resident memory in MiB": 7,
     }
-    return f"TaskManager {worker_id}", {worker_id: figures}
+    return f"TaskManager {worker_id}", {str(worker_id): figures}
 
 
 def begun(worker_id: ResourceId, begun_ms: int) -> Any:
-    node = QueryNode(worker_id, "TaskManager", f"TaskManager {worker_id}", OF_TASK_MANAGERS)
+    node = QueryNode(str(worker_id), "TaskManager", f"TaskManager {worker_id}", OF_TASK_MANAGERS)
     return "begin", node, begun_ms
 
 
