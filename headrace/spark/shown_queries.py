@@ -178,12 +178,14 @@ class ShownQueries:
     def show_job(self, details: JobDetails, plan: JobPlan) -> None:
         """Post a job that has ended as a whole."""
         times, failure = details.status_timestamps_ms, details.failure
-        query = self._log.begin(_tree_of(plan), min(times.values()))
+        # Of a job that failed before it had a JobMaster not all is known.
+        now_ms = self._clock.now_ms()
+        query = self._log.begin(_tree_of(plan), min(times.values(), default=now_ms))
         self._log.add(query, {str(one.vertex_id): _records(one) for one in details.vertices})
         error = "" if failure is None else failure.text
         if details.status is JobStatus.CANCELED:
             error = "cancelled"
-        self._log.end(query, times[details.status.name], error)
+        self._log.end(query, times.get(details.status.name, now_ms), error)
 
     def _post(self, worker_id: ResourceId, shown: _Shown) -> None:
         try:

@@ -217,3 +217,14 @@ def test_a_job_is_a_tree_in_which_each_vertex_counts_once(
     assert right.children[0].accumulators == ()
     sums = [tuple(figures[str(one)].values()) for one in (SOURCE, LEFT, RIGHT)]
     assert sums == [(0, 7), (7, 0), (7, 0)]
+
+
+def test_a_job_that_failed_before_it_began_is_shown_as_far_as_it_is_known() -> None:
+    world = World()
+    world.clock.advance_ms(3_000)
+    failure = ErrorInfo("ProgramError", "ProgramError: no sink", "USER", False)
+    details = JobDetails(JOB, "wells", JobStatus.FAILED, {}, (), failure)
+    world.queries.show_job(details, JobPlan(JOB, "wells", "STREAMING", ()))
+    (_, root, begun_ms), (description, figures), end = world.posted.taken()
+    assert (root.children, begun_ms, figures) == ((), 3_000, {})
+    assert end == ("end", description, 3_000, "ProgramError: no sink")
