@@ -72,8 +72,8 @@ or BATCH where that was not measured.
 - Flink's joins are planned before the job runs: its adaptive ones need a job that the cluster plans.
 - Headrace's records become tuples before a function sees them, and Spark's function of `currency` is given a column
   of pandas.
-- No way has checkpoints. Headrace sorts 64 MB at most at a time in BATCH mode and spills what is more, as Spark does
-  with more than fits its memory.
+- No way has checkpoints. A subtask of Headrace keeps at most 256 MB of sorted rows in memory in BATCH mode and spills
+  what is more, as Spark does with more than fits its memory.
 
 ## How to run it again
 

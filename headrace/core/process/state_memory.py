@@ -23,6 +23,7 @@ _ROW_BUFFER_PART: Final = 8
 _ROW_BUFFER_MIN_BYTES: Final = 16 << 20
 """Each buffer of a sort becomes an open file, and a process may have about a thousand of those."""
 ROW_BUFFER_MAX_BYTES: Final = 64 << 20
+_KEPT_RUNS_MAX_BYTES: Final = 256 << 20
 
 
 def row_buffer_bytes(settings: Settings) -> int:
@@ -33,6 +34,14 @@ def row_buffer_bytes(settings: Settings) -> int:
     """
     part = own_memory_parts(settings).managed // _ROW_BUFFER_PART
     return max(_ROW_BUFFER_MIN_BYTES, min(part, ROW_BUFFER_MAX_BYTES))
+
+
+def kept_runs_bytes(settings: Settings) -> int:
+    """Return the size of the sorted rows that a sort keeps in memory, beside those that it is about to put in order.
+
+    Half of managed memory, as buffer and order take three eighths, and at most 256 mb.
+    """
+    return min(own_memory_parts(settings).managed // 2, _KEPT_RUNS_MAX_BYTES)
 
 
 class StateMemory:

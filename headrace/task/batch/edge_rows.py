@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.core.record_batch import (
+    KEY_COLUMN,
     BatchType,
     RecordBatch,
     key_values_to_array,
@@ -21,6 +22,8 @@ from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, Typ
 
 _KEY: Final = "key"
 _ROW_KIND: Final = "kind"
+_REPEATED_KEY: Final = b"headrace.repeated-key"
+"""Name of what the schema of a packet tells of a key that is left out: which column it is, and its own place."""
 _ALIGNMENT: Final = 8
 """Bytes. Streams are padded to it, so that usually all of those in one column begin at such an address."""
 _PICKLED: Final = PickledBytesTypeInfo()
@@ -99,7 +102,8 @@ class PackedRows:
 
 
 def packed(rows: pa.RecordBatch) -> pa.Buffer:
-    """Return rows in their wire form, with their schema."""
+    """Return rows in their wire form, with their schema. A key that is one of their columns is not written twice."""
+    rows = _without_repeated_key(rows)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
@@ -124,7 +128,36 @@ def unpacked(column: pa.Array, index: int) -> pa.RecordBatch:
     if content.address % _ALIGNMENT:
         content = pa.py_buffer(content.to_pybytes())
     with pa.ipc.open_stream(content) as stream:
-        return stream.read_next_batch()
+        return _with_repeated_key(stream.read_next_batch())
+
+
+def _without_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
+    place = rows.schema.get_field_index(KEY_COLUMN)
+    if place < 0:
+        return rows
+    key = rows.column(place)
+    # Zeros of both signs are equal, and are not the same.
+    if pa.types.is_floating(key.type) or pa.types.is_nested(key.type):
+        return rows
+    for index, column in enumerate(rows.columns):
+        if index != place and column.type == key.type and column.equals(key):
+            told = {_REPEATED_KEY: f"{index},{place}".encode()}
+            left = [one for one in range(rows.num_columns) if one != place]
+            return rows.select(left).replace_schema_metadata(told)
+    return rows
+
+
+def _with_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
+    told = (rows.schema.metadata or {}).get(_REPEATED_KEY)
+    if told is None:
+        return rows
+    index, place = map(int, told.split(b","))
+    arrays, fields = list(rows.columns), list(rows.schema)
+    # Its place in the whole is one less behind the key.
+    key = arrays[index if index < place else index - 1]
+    arrays.insert(place, key)
+    fields.insert(place, pa.field(KEY_COLUMN, key.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def int32_column(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":

@@ -1,7 +1,7 @@
 """SortedRows: the rows of a keyed input in the order of their key hashes, then of time, then as they came.
 
-What is more than a buffer is sorted piece by piece. The pieces, called runs, lie in unnamed files until they
-are merged, a block of each at a time: memory holds one run while rows come, and then a block per run.
+What is more than a buffer is sorted piece by piece, as a larger piece takes more time for each row. The first pieces,
+called runs, stay in memory; further ones lie in unnamed files until they are merged, a block of each at a time.
 Source: Flink ExternalSorter, MultiInputSortingDataInput.
 """
 
@@ -113,16 +113,18 @@ class _Run:
 class SortedRows:
     """Takes rows, then gives them in order. `directory`: for its files, whose space is free again once they close.
 
-    `run_bytes`: size of the rows that are sorted in memory.
+    `run_bytes`: size of the rows that are sorted at once. `kept_bytes`: size of sorted runs that stay in memory.
     """
 
-    def __init__(self, directory: str | None, run_bytes: int) -> None:
+    def __init__(self, directory: str | None, run_bytes: int, kept_bytes: int = 0) -> None:
         self._directory: Final = directory
         self._run_bytes: Final = run_bytes
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._held_bytes = 0
-        self._run_count = 0
-        self._stored: list[tuple[int, int, IO[bytes]]] = []
+        self._left_bytes = kept_bytes
+        # Of each run the number of its input, and its blocks.
+        self._runs: list[tuple[int, Iterator[pa.RecordBatch]]] = []
+        self._files: list[IO[bytes]] = []
 
     def add(self, input_number: int, rows: pa.RecordBatch) -> None:
         """Take rows, whose memory is kept until they are sorted."""
@@ -130,16 +132,17 @@ class SortedRows:
         self._held_bytes += rows.nbytes
         if self._held_bytes >= self._run_bytes:
             for number, run in self._sorted_runs():
-                self._stored.append((self._run_count, number, self._written(run)))
-            self._run_count += 1
+                is_kept = run.nbytes <= self._left_bytes
+                self._left_bytes -= run.nbytes if is_kept else 0
+                self._runs.append((number, _blocks(run) if is_kept else self._written(run)))
 
     def ordered(self) -> Iterator[OrderedRows]:
         """Yield all rows in order."""
-        runs = [(self._run_count, number, _blocks(run)) for number, run in self._sorted_runs()]
-        stored = [(run, number, _stored_blocks(file)) for run, number, file in self._stored]
+        runs, self._runs = self._runs, []
+        runs += [(number, _blocks(run)) for number, run in self._sorted_runs()]
         inputs: dict[int, int] = {}
         merged: list[_Run] = []
-        for rank, (_, number, blocks) in enumerate(stored + runs):
+        for rank, (number, blocks) in enumerate(runs):
             inputs[rank] = number
             merged.append(_Run(rank, blocks))
         while merged := [
@@ -160,21 +163,23 @@ class SortedRows:
 
     def close(self) -> None:
         """Delete the files. Idempotent."""
-        stored, self._stored = self._stored, []
-        for _, _, file in stored:
+        files, self._files = self._files, []
+        for file in files:
             file.close()
 
     def _sorted_runs(self) -> list[tuple[int, pa.RecordBatch]]:
         held, self._held, self._held_bytes = self._held, {}, 0
         return [(number, _sorted(held.pop(number))) for number in sorted(held)]
 
-    def _written(self, run: pa.RecordBatch) -> IO[bytes]:
+    def _written(self, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Write a run to a file; return what reads it again."""
         file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - `close` does
+        self._files.append(file)
         with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), run.schema) as stream:
             for block in _blocks(run):
                 stream.write_batch(block)
         file.seek(0)
-        return file
+        return _stored_blocks(file)
 
 
 def _blocks(run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

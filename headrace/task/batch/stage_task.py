@@ -32,7 +32,7 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.operator_spec import OperatorTypes
-from headrace.core.process.state_memory import row_buffer_bytes
+from headrace.core.process.state_memory import kept_runs_bytes, row_buffer_bytes
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
 from headrace.core.types.arrow_types import data_schema
@@ -221,7 +221,9 @@ class StageTask:
         )
         self._chain: OperatorChain | None = None
         self._records_in = 0
-        self._sorted: Final = SortedRows(directory, row_buffer_bytes(settings))
+        self._sorted: Final = SortedRows(
+            directory, row_buffer_bytes(settings), kept_runs_bytes(settings)
+        )
         self._rows = StageRows({}, subtask_index)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,8 @@
 """`headrace shuffle-service`: its help, its secret, and what it refuses before it listens."""
 
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Self
 
@@ -117,6 +118,16 @@ def test_what_a_setting_said_is_told_by_the_setting_s_name(tmp_path: Path) -> No
         )
 
 
+@pytest.fixture
+def as_before() -> Generator[None]:
+    """Signals that the command ignores once it ends are this process's own again."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+@pytest.mark.usefixtures("as_before")
 def test_a_service_that_has_failed_ends_with_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from headrace.core.process.state_memory import (
     StateMemory,
     columnar_state_bytes,
     columnar_state_text,
+    kept_runs_bytes,
     row_buffer_bytes,
 )
 
@@ -105,3 +106,9 @@ def test_a_buffer_of_rows_is_an_eighth_of_managed_memory_within_bounds(
         "taskmanager.memory.process.size": "1024 mb" if "fraction" in str(settings) else "4 gb"
     }
     assert row_buffer_bytes(Settings({**process, **settings})) == size
+
+
+@pytest.mark.parametrize(("managed", "size"), [("0", 0), ("100 mb", 50 * MB), ("1 gb", 256 * MB)])
+def test_sorted_rows_stay_in_half_of_managed_memory_up_to_a_bound(managed: str, size: int) -> None:
+    given = {"taskmanager.memory.process.size": "4 gb", "taskmanager.memory.managed.size": managed}
+    assert kept_runs_bytes(Settings(given)) == size

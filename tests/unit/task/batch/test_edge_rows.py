@@ -1,5 +1,6 @@
 """Rows of every type come out of packed rows as they went in, and become columns of Spark's where it has such."""
 
+import math
 import pickle
 from collections.abc import Sequence
 from datetime import date, datetime, time
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common import Row, RowKind, Types
-from headrace.core.key_hash import hash_keys
+from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import TypeInformation
 from headrace.task.batch.edge_rows import EdgeRows, packed, packets, unpacked
@@ -96,3 +97,32 @@ def test_packets_that_begin_at_any_address_are_copied() -> None:
         assert made.column(0).buffers()[1].address % 8 == 0
     twice = packets(packed(rows), 2)
     assert [unpacked(twice, index).equals(rows) for index in range(2)] == [True, True]
+
+
+@pytest.mark.parametrize("key_index", [0, 1])
+def test_a_key_that_is_a_column_is_not_written_twice_and_comes_back(key_index: int) -> None:
+    type_info = Types.TUPLE([Types.LONG(), Types.LONG()])
+    columns = [pa.array(range(1000)), pa.array([number % 7 for number in range(1000)])]
+    batch = RecordBatch.of_columns(
+        BatchType(type_info), pa.RecordBatch.from_arrays(columns, ["f0", "f1"])
+    )
+    keys, others = columns[key_index], pa.array(range(1, 1001))
+    keyed = batch.with_keys(Types.LONG(), hash_array(keys, "test"), keys_array=keys)
+    other = batch.with_keys(Types.LONG(), hash_array(keys, "test"), keys_array=others)
+    content, whole = packed(keyed.to_arrow()), packed(other.to_arrow())
+    assert content.size < whole.size - 7_000
+    arrow = unpacked(packets(content, 1), 0)
+    assert arrow.equals(keyed.to_arrow())
+    # In one input there may be both.
+    assert arrow.schema.equals(unpacked(packets(whole, 1), 0).schema, check_metadata=True)
+
+
+def test_a_key_that_is_another_zero_is_written() -> None:
+    type_info = Types.TUPLE([Types.DOUBLE()])
+    batch = RecordBatch.of_columns(
+        BatchType(type_info), pa.RecordBatch.from_arrays([pa.array([-0.0])], ["f0"])
+    )
+    keys = pa.array([0.0])
+    keyed = batch.with_keys(Types.DOUBLE(), hash_array(keys, "test"), keys_array=keys)
+    (found,) = carried(keyed).keys()
+    assert math.copysign(1, found) == 1

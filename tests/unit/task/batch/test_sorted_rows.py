@@ -1,6 +1,7 @@
 """Rows of keyed inputs come in order, whatever lies in files meanwhile."""
 
 import os
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -36,13 +37,13 @@ def rows_of(arrival: Arrival, first_place: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-@given(arrivals, st.sampled_from([1, 150, 1 << 20]))
+@given(arrivals, st.sampled_from([1, 150, 1 << 20]), st.sampled_from([0, 300, 1 << 20]))
 def test_rows_come_by_hash_then_time_then_input_and_arrival(
-    given_arrivals: list[Arrival], run_bytes: int
+    given_arrivals: list[Arrival], run_bytes: int, kept_bytes: int
 ) -> None:
     # As Spark gives them: the first input before the second.
     given_arrivals.sort(key=lambda one: one[0])
-    rows = SortedRows(None, run_bytes)
+    rows = SortedRows(None, run_bytes, kept_bytes)
     expected: list[tuple[int, int, int, int]] = []
     for arrival in given_arrivals:
         number, is_timed, content = arrival
@@ -90,8 +91,11 @@ def test_long_stretches_of_few_keys_come_as_they_arrived(tmp_path: Path, is_time
     assert found == sorted(expected)
 
 
-def test_memory_holds_a_run_and_the_rest_lies_in_files_that_go(tmp_path: Path) -> None:
-    rows = SortedRows(str(tmp_path), 1 << 20)
+@pytest.mark.parametrize(("kept_bytes", "held_limit"), [(0, 10 << 20), (2 << 20, 12 << 20)])
+def test_memory_holds_what_it_may_and_the_rest_lies_in_files_that_go(
+    tmp_path: Path, kept_bytes: int, held_limit: int
+) -> None:
+    rows = SortedRows(str(tmp_path), 1 << 20, kept_bytes)
     rng = np.random.default_rng(1)
     before = pa.total_allocated_bytes()
     counts: Counter[int] = Counter()
@@ -111,8 +115,18 @@ def test_memory_holds_a_run_and_the_rest_lies_in_files_that_go(tmp_path: Path) -
         found.update(ordered.hashes.tolist())
         held_max = max(held_max, pa.total_allocated_bytes() - before)
     assert found == counts
-    assert held_max < 10 << 20, "all rows take 15 MiB"
+    assert held_max < held_limit, "all rows take 15 MiB"
     assert os.listdir(tmp_path) == [], "files have no names, so that none is left whatever happens"
+    rows.close()
+
+
+def test_runs_that_may_stay_in_memory_have_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: pytest.fail("a file was made"))
+    rows = SortedRows(None, 1_000, 1 << 20)
+    for place in range(4):
+        rows.add(0, rows_of((0, True, [(place % 2, time) for time in range(100)]), place * 100))
+    hashes = np.concatenate([one.hashes for one in rows.ordered()])
+    assert hashes.tolist() == [0] * 200 + [1] * 200
     rows.close()
 
 
