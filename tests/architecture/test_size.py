@@ -33,12 +33,12 @@ CEILINGS: Final = {
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_260),
+    "task": (32, 4_320),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (956, 100_460)
+WHEEL_CEILING: Final = (956, 100_520)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -152,8 +152,12 @@ def _with_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
     if told is None:
         return rows
     index, place = map(int, told.split(b","))
+    return with_key_at(rows, index, place)
+
+
+def with_key_at(rows: pa.RecordBatch, index: int, place: int) -> pa.RecordBatch:
+    """Return `rows` with the key put in at `place`: it is the column that has place `index` then. Without a copy."""
     arrays, fields = list(rows.columns), list(rows.schema)
-    # Its place in the whole is one less behind the key.
     key = arrays[index if index < place else index - 1]
     arrays.insert(place, key)
     fields.insert(place, pa.field(KEY_COLUMN, key.type))

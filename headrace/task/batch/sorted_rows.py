@@ -26,6 +26,7 @@ from headrace.core.record_batch import (
 from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
 from headrace.network.batches.channel_selectors import in_order
 from headrace.operators.columns.integer_columns import stable_order
+from headrace.task.batch.edge_rows import with_key_at
 
 _BLOCK_ROWS: Final = 16_384
 _STRETCH_ROWS: Final = 256
@@ -218,10 +219,38 @@ def _order_of_any(hashes: KeyHashes, times: Timestamps | None) -> RowOrder:
 
 def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Return all rows in order; `batches` are cleared, so that their memory is free before more is taken."""
+    place = batches[0].schema.get_field_index(KEY_COLUMN)
+    index = _column_of_key(batches, place)
+    if index is not None:
+        # The key need not be put in order a second time.
+        left = [one for one in range(batches[0].num_columns) if one != place]
+        batches[:] = [batch.select(left) for batch in batches]
     rows = as_one_batch(batches)
     batches.clear()
     order = _order_of_any(rows.column(KEY_HASH_COLUMN).to_numpy(), _times(rows))
-    return in_order(rows, order)
+    ordered = in_order(rows, order)
+    return ordered if index is None else with_key_at(ordered, index, place)
+
+
+def _column_of_key(batches: Sequence[pa.RecordBatch], place: int) -> int | None:
+    """Return which column the key at `place` is in all batches, in the same memory; None where it is none."""
+    schema = batches[0].schema
+    if place < 0 or any(not batch.schema.equals(schema) for batch in batches):
+        return None
+    for index in range(len(schema)):
+        if index != place and all(
+            _is_same(batch.column(index), batch.column(place)) for batch in batches
+        ):
+            return index
+    return None
+
+
+def _is_same(one: pa.Array, other: pa.Array) -> bool:
+    return (one.type, one.offset, _addresses(one)) == (other.type, other.offset, _addresses(other))
+
+
+def _addresses(array: pa.Array) -> list[int | None]:
+    return [None if buffer is None else buffer.address for buffer in array.buffers()]
 
 
 def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:

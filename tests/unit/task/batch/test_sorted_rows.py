@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.record_batch import KEY_HASH_COLUMN, TIMESTAMP_COLUMN
+from headrace.core.record_batch import KEY_COLUMN, KEY_HASH_COLUMN, TIMESTAMP_COLUMN
 from headrace.task.batch.sorted_rows import SortedRows
 
 Arrival = tuple[int, bool, list[tuple[int, int]]]
@@ -143,3 +143,24 @@ def test_a_hot_key_is_not_held_as_a_whole(run_bytes: int) -> None:
     assert np.array_equal(np.concatenate(pieces), np.arange(100_000))
     assert max(map(len, pieces)) < 100_000
     rows.close()
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("is_same", [False, True])
+def test_a_key_that_is_a_column_comes_with_its_rows(run_bytes: int, is_same: bool) -> None:
+    rows = SortedRows(None, run_bytes)
+    for start in (0, 3):
+        keys = pa.array(["b", "a", None] if start else ["a", "c", "b"])
+        columns = {
+            "place": pa.array(range(start, start + 3)),
+            "name": keys,
+            KEY_COLUMN: keys if is_same or start else pa.array(keys.to_pylist()),
+            KEY_HASH_COLUMN: pa.array([2, 1, 0] if start else [1, 3, 2], pa.int32()),
+        }
+        rows.add(0, pa.RecordBatch.from_pydict(columns))
+    found = pa.concat_tables(pa.table(one.rows_of[0]) for one in rows.ordered())
+    rows.close()
+    assert found.column_names == ["place", "name", KEY_COLUMN, KEY_HASH_COLUMN]
+    assert found.column("place").to_pylist() == [5, 0, 4, 2, 3, 1]
+    assert found.column(KEY_COLUMN).to_pylist() == found.column("name").to_pylist()
+    assert found.column("name").to_pylist() == [None, "a", "a", "b", "b", "c"]
