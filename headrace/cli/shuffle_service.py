@@ -138,11 +138,15 @@ def shuffle_service(
         else:
             click.echo(f"{ADDRESS.key}: {process.address}")
         wait_until_asked()
+    _raise_first(failures)
+    click.echo("the shuffle service ends; its committed results stay", err=is_json)
+
+
+def _raise_first(failures: list[BaseException]) -> None:
     for error in failures:
         raise click.ClickException(
             f"the shuffle service failed and ends; its committed results stay. {type(error).__name__}: {error}"
         ) from error
-    click.echo("the shuffle service ends; its committed results stay", err=is_json)
 
 
 @contextlib.contextmanager
