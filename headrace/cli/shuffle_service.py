@@ -138,12 +138,14 @@ def shuffle_service(
         else:
             click.echo(f"{ADDRESS.key}: {process.address}")
         wait_until_asked()
-    _raise_first(failures)
+    _refuse(failures)
     click.echo("the shuffle service ends; its committed results stay", err=is_json)
 
 
-def _raise_first(failures: list[BaseException]) -> None:
-    for error in failures:
+def _refuse(failures: list[BaseException]) -> None:
+    """Raise the first of them, where there is one, as what the service ends with."""
+    if failures:
+        error = failures[0]
         raise click.ClickException(
             f"the shuffle service failed and ends; its committed results stay. {type(error).__name__}: {error}"
         ) from error

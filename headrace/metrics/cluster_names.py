@@ -111,14 +111,14 @@ TASKS_RUNNING = _row(
 )
 TASK_RECORDS_IN = _row(
     "Status.Headrace.Tasks.NumRecordsIn",
-    _C,
+    _G,
     "",
     _PROCESS,
     "Records that all its subtasks have received, also those that have ended; of a TaskManager alone.",
 )
 TASK_RECORDS_OUT = _row(
     "Status.Headrace.Tasks.NumRecordsOut",
-    _C,
+    _G,
     "",
     _PROCESS,
     "Records that all its subtasks have sent, also those that have ended; of a TaskManager alone.",

@@ -1,6 +1,6 @@
 """ShownQueries: what Headrace does in Spark, as queries on the SQL tab of Spark's page, whose accumulators count it.
 
-    a TaskManager        one node; shown while it runs, from five seconds after its start on
+    a TaskManager        one node; shown while it runs, within five seconds of its start
     a job that ended     a node for each vertex, below it those that it read from; shown with its end
 
 Spark learns the accumulators of a Python task when the task ends, which for a TaskManager is when its cluster does, and
@@ -61,7 +61,7 @@ TASKS: Final = "running tasks"
 MEMORY: Final = "resident memory in MiB"
 
 _READINGS: Final = frozenset({TASKS, MEMORY})
-"""Of these Spark shows the least, the median and the most; of all others the sum."""
+"""Of these Spark shows the least, the median and the most, zeros left out; of all others the sum."""
 
 _TASK_MANAGER: Final = (RECORDS_RECEIVED, RECORDS_SENT, PROCESSOR_TIME, TASKS, MEMORY)
 _VERTEX: Final = (RECORDS_RECEIVED, RECORDS_SENT)
@@ -105,6 +105,7 @@ class _Shown:
     since_ms: float
     due_ms: float
     totals: dict[str, int] = field(default_factory=dict[str, int])
+    is_missing: bool = False
 
 
 class ShownQueries:
@@ -130,7 +131,7 @@ class ShownQueries:
         self._shown: dict[ResourceId, _Shown] = {}
         # What is to be shown next; None: nothing any more.
         self._ended_jobs: Final[queue.SimpleQueue[EndedJob | None]] = queue.SimpleQueue()
-        self._is_over = False
+        self._is_closing = self._is_over = False
         self._due_ms: float = clock.monotonic_ms() + _LOOK_INTERVAL_MS
         self._thread: Thread | None = None
 
@@ -145,16 +146,25 @@ class ShownQueries:
 
     def close(self) -> None:
         """Show what is left and end all queries, while there is a session. Idempotent."""
+        self._is_closing = True
         self._ended_jobs.put(None)
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
     def look(self) -> None:
-        """Post the metrics of those that are due, the start of those that came and the end of those that went."""
+        """Post the metrics of those that are due, the start of those that came and the end of those that went.
+
+        A ResourceManager that has just begun knows none of them: only those went that two looks have missed.
+        """
         there = self._read()
         for worker_id in self._shown.keys() - set(there):
-            self._log.end(self._shown.pop(worker_id).query, self._clock.now_ms())
+            if self._shown[worker_id].is_missing:
+                self._log.end(self._shown.pop(worker_id).query, self._clock.now_ms())
+            else:
+                self._shown[worker_id].is_missing = True
         for worker_id in there:
+            if self._is_closing:
+                return
             now_ms = self._clock.monotonic_ms()
             shown = self._shown.get(worker_id)
             if shown is None:
@@ -162,6 +172,7 @@ class ShownQueries:
                 root = QueryNode(str(worker_id), "TaskManager", description, _TASK_MANAGER)
                 query = self._log.begin(root, self._clock.now_ms())
                 shown = self._shown[worker_id] = _Shown(query, now_ms, now_ms)
+            shown.is_missing = False
             if shown.due_ms <= now_ms:
                 shown.due_ms = now_ms + (now_ms - shown.since_ms) / _LOOKS_PER_AGE
                 self._post(worker_id, shown)
@@ -227,7 +238,12 @@ class ShownQueries:
             return True
         if job is None:
             return False
-        self.show_job(job.details, job.plan)
+        try:
+            self.show_job(job.details, job.plan)
+        except JvmGoneError:
+            raise
+        except Exception as error:
+            _LOG.warning("job '%s' is not shown on Spark's SQL tab: %s", job.details.name, error)
         return True
 
 

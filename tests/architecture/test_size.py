@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (79, 7_950),
     "rpc": (18, 2_620),
     "shuffle_service": (13, 1_450),
-    "spark": (66, 8_210),
+    "spark": (66, 8_220),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (956, 100_520)
+WHEEL_CEILING: Final = (956, 100_550)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -40,8 +40,8 @@ def test_no_result_outlives_its_job_that_is_cancelled_amid_reading(
 @pytest.mark.slow
 def test_results_are_released_while_their_job_goes_on(tmp_path: Path) -> None:
     """Else nobody looks whether that is too early."""
-    outcomes = [run_scenario(seed, stored_as=(KINDS[0], str(tmp_path))) for seed in KILLED[:10]]
-    assert sum(outcome.release_count for outcome in outcomes) > 6
+    outcomes = [run_scenario(seed, stored_as=(KINDS[0], str(tmp_path))) for seed in KILLED[:24]]
+    assert sum(outcome.release_count for outcome in outcomes) > 12
 
 
 @pytest.mark.slow

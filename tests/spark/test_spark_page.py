@@ -163,13 +163,14 @@ def test_the_page_starts_behind_the_dashboard_when_it_is_asked_for_where_nothing
         status, shown = answer(page, connection.token)
         assert status == 200, shown
         named = re.findall(r'"name":"([^"]+)","value":"([^"]+)"', html.unescape(shown))
-        return {name: value.rpartition("\\n")[2] for name, value in named}
+        return {name: value.rpartition("\\n")[2].replace(",", "") for name, value in named}
 
+    # Of a single reading Spark shows no least and most.
+    wait_until(lambda: figures().get("running tasks") == "(1 1 1 (driver))", 60, "two looks")
     wait_until(lambda: int(figures().get("records received", 0)) > 100, 60, "records grow")
     now = figures()
-    assert now["running tasks"] == "(1, 1, 1 (driver))"
-    assert int(now["processor time in ms"].replace(",", "")) > 0
-    assert re.match(r"\(\d+, \d+, \d+ \(driver\)\)", now["resident memory in MiB"]), now
+    assert int(now["processor time in ms"]) > 0
+    assert re.match(r"\(\d+ \d+ \d+ \(driver\)\)", now["resident memory in MiB"]), now
     program.interrupt()
     assert program.wait(60) == 130, program.report()
     program.assert_nothing_is_left()

@@ -8,6 +8,7 @@ Source: Flink TaskTable, Task.TaskCancelerWatchDog, TaskDeploymentDescriptor.loa
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -109,6 +110,8 @@ class TaskTable:
         self._entries: dict[ExecutionAttemptId, TaskEntry] = {}
         # Records received and sent by tasks that have ended.
         self._ended: dict[str, float] = dict.fromkeys(_TOTALS, 0.0)
+        # Other threads read metrics: to them a task is among the entries, or among those that have ended.
+        self._lock: Final = threading.Lock()
 
     def add(self, entry: TaskEntry) -> None:
         """Add a new attempt."""
@@ -122,9 +125,11 @@ class TaskTable:
     def remove(self, entry: TaskEntry) -> None:
         """Forget an attempt: it has ended, and nobody is to hear more of it."""
         entry.mark_ended()
-        _add(self._ended, entry.metrics())
         entry.outbox.close()
-        self._entries.pop(entry.attempt_id, None)
+        last = entry.metrics()
+        with self._lock:
+            _add(self._ended, last)
+            self._entries.pop(entry.attempt_id, None)
 
     def cancel_task(self, entry: TaskEntry, is_forced: bool = False) -> None:
         """Cancel a task unless it has ended, and watch that it ends; `is_forced`: at once, with its process."""
@@ -153,12 +158,13 @@ class TaskTable:
         return tuple(entry for entry in self if not entry.has_ended)
 
     def metrics(self) -> dict[str, float]:
-        """Return what all tasks have done since the start, and how many run, by the names of metrics of a process."""
-        totals = self._ended.copy()
-        for entry in self:
+        """Return what all tasks have done since the start, and how many run, as metrics of a process. Any thread."""
+        with self._lock:
+            totals, entries = self._ended.copy(), tuple(self)
+        for entry in entries:
             _add(totals, entry.metrics())
         return {
-            TASKS_RUNNING.name: float(len(self.running)),
+            TASKS_RUNNING.name: float(sum(not entry.has_ended for entry in entries)),
             **{name.name: totals[counted] for counted, name in _TOTALS.items()},
         }
 

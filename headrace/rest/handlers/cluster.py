@@ -20,7 +20,7 @@ from headrace.core.redaction import shown_settings
 from headrace.core.threads import run_in_thread
 from headrace.rest.authentication import RestGuard
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.handler_errors import NotFoundError, UnknownTokenError
+from headrace.rest.handler_errors import NotFoundError, UnavailableError, UnknownTokenError
 from headrace.rest.handlers.parameters import ClusterParameter, LogFileName
 from headrace.rest.log_answers import log_answer
 from headrace.rest.models import cluster as models
@@ -95,9 +95,10 @@ async def shut_down(cluster: ClusterParameter) -> models.Empty:
     try:
         await cluster.ask(cluster.dispatcher.shut_down_cluster())
     except HeadraceError as error:
-        # It may have ended before it could answer: then its absence is what was asked for.
         if not error.is_consequence:
             raise
+        # It ended before it could answer, or its Dispatcher did: who asks again hears from the next one, or nobody.
+        raise UnavailableError(f"the cluster's end was not confirmed: {error}") from error
     return models.Empty()
 
 

@@ -3,7 +3,7 @@
 With `spark.ui.enabled` Spark starts a web server, and the classes of its pages, before the first job can run, although
 most sessions end without anybody having looked. What the pages show Spark collects with and without them: so the
 session starts without, and the page is made as SparkContext and SharedState would have made it, but for its listener:
-that is on loopback whatever the session's master, and behind a filter that only knows a key of ours.
+that is on loopback whatever the session's master, and behind a filter that lets in nobody without our key.
 Source: Spark, core/src/main/scala/org/apache/spark/SparkContext.scala and ui/SparkUI.scala;
 sql/core/src/main/scala/org/apache/spark/sql/internal/SharedState.scala.
 """
@@ -55,7 +55,7 @@ class WebPage:
                     with jvm_calls():
                         self._address = _started(self._spark, self.key)
                 # py4j takes a class that another version of Spark lacks for a package, which cannot be called.
-                except (JvmGoneError, Py4JError, TypeError) as error:
+                except (JvmGoneError, Py4JError, TypeError, ValueError) as error:
                     self._failure = WebPageError(f"Spark's page did not start: {error}")
                     raise self._failure from error
                 except WebPageError as error:
@@ -107,6 +107,9 @@ def _started(spark: SparkSession, key: str) -> str:
             _show_queries(spark, jvm, context, page)
     except BaseException:
         server.stop()
+        private_field(jvm, "org.apache.spark.SparkContext", "_ui").set(
+            context, jvm.scala.Option.empty()
+        )
         raise
     return f"http://{LOOPBACK}:{page.boundPort()}"
 

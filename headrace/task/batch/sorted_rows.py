@@ -130,11 +130,13 @@ class SortedRows:
     def add(self, input_number: int, rows: pa.RecordBatch) -> None:
         """Take rows, whose memory is kept until they are sorted."""
         self._held.setdefault(input_number, []).append(rows)
-        self._held_bytes += rows.nbytes
+        self._held_bytes += rows.get_total_buffer_size()
         if self._held_bytes >= self._run_bytes:
             for number, run in self._sorted_runs():
-                is_kept = run.nbytes <= self._left_bytes
-                self._left_bytes -= run.nbytes if is_kept else 0
+                # Of a key that is a column the memory counts once.
+                size = run.get_total_buffer_size()
+                is_kept = size <= self._left_bytes
+                self._left_bytes -= size if is_kept else 0
                 self._runs.append((number, _blocks(run) if is_kept else self._written(run)))
 
     def ordered(self) -> Iterator[OrderedRows]:
@@ -176,11 +178,16 @@ class SortedRows:
         """Write a run to a file; return what reads it again."""
         file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - `close` does
         self._files.append(file)
+        place = run.schema.get_field_index(KEY_COLUMN)
+        index = _column_of_key([run], place)
+        if index is not None:
+            run = _without(run, place)
         with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), run.schema) as stream:
             for block in _blocks(run):
                 stream.write_batch(block)
         file.seek(0)
-        return _stored_blocks(file)
+        blocks = _stored_blocks(file)
+        return blocks if index is None else (with_key_at(one, index, place) for one in blocks)
 
 
 def _blocks(run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -223,13 +230,16 @@ def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     index = _column_of_key(batches, place)
     if index is not None:
         # The key need not be put in order a second time.
-        left = [one for one in range(batches[0].num_columns) if one != place]
-        batches[:] = [batch.select(left) for batch in batches]
+        batches[:] = [_without(batch, place) for batch in batches]
     rows = as_one_batch(batches)
     batches.clear()
     order = _order_of_any(rows.column(KEY_HASH_COLUMN).to_numpy(), _times(rows))
     ordered = in_order(rows, order)
     return ordered if index is None else with_key_at(ordered, index, place)
+
+
+def _without(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
+    return rows.select([one for one in range(rows.num_columns) if one != place])
 
 
 def _column_of_key(batches: Sequence[pa.RecordBatch], place: int) -> int | None:

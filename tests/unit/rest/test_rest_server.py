@@ -196,11 +196,11 @@ def test_a_job_is_cancelled_and_the_cluster_is_ended(
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (RecipientUnreachableError("dispatcher", "shut_down", ENDPOINT_TERMINATED), 200),
+        (RecipientUnreachableError("dispatcher", "shut_down", ENDPOINT_TERMINATED), 503),
         (HostError("Spark refuses"), 500),
     ],
 )
-def test_a_cluster_that_was_gone_before_it_answered_has_been_ended(
+def test_whoever_ends_a_cluster_that_is_gone_before_it_answers_is_to_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
 ) -> None:
     async def shut_down_cluster() -> None:

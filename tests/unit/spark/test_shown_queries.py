@@ -117,7 +117,20 @@ def test_a_task_manager_that_went_ends_its_query_and_the_others_go_on() -> None:
     world.there |= {FIRST: metrics(1), SECOND: metrics(1)}
     world.look_after(5)
     del world.there[FIRST]
-    assert world.look_after(5) == [("end", "TaskManager tm-1", 10_000), posted(SECOND, 0)]
+    assert world.look_after(5) == [posted(SECOND, 0)]
+    assert world.look_after(5) == [("end", "TaskManager tm-1", 15_000), posted(SECOND, 0)]
+
+
+def test_one_that_the_next_resource_manager_hears_of_later_counts_once() -> None:
+    world = World()
+    world.there[FIRST] = metrics(10)
+    world.look_after(5)
+    del world.there[FIRST]
+    assert world.look_after(5) == []
+    world.there[FIRST] = metrics(12)
+    assert world.look_after(5) == [posted(FIRST, 2)]
+    del world.there[FIRST]
+    assert world.look_after(5) == []
 
 
 def test_one_that_does_not_answer_is_asked_again() -> None:
