@@ -41,11 +41,11 @@ all the while; without that option both drivers stand by, and the time is from t
 run under whichever leads. In all of them what the storage names as the newest checkpoint is read all the while: a run
 in which it names two is not exact.
 
-Group `takeovers` is on Spark `local[*]`, with sessions as `headrace cluster start --supervise` starts them: the driver
-is killed (`SIGKILL`), and goes on as the standby beside it, or as the next driver that its supervisor starts, with a
-Spark of its own. The time is from the kill until all tasks of the job run again, of which 2 s are left to the killed
-driver's last writes: both are processes of one host. 12 s are the bound, and 15 s until no worker of the killed driver
-is left; its note says how long that took.
+Group `takeovers` is on Spark `local[*]` or a standalone cluster, with sessions as `headrace cluster start --supervise`
+starts them: the driver is killed (`SIGKILL`), and goes on as the standby beside it, or as the next driver that its
+supervisor starts, with a Spark of its own. The time is from the kill until all tasks of the job run again, of which 2
+s are left to the killed driver's last writes: both are processes of one host. 12 s are the bound, and 15 s until no
+worker of the killed driver is left; its note says how long that took.
 
 Group `dataframes` is on Spark `local[6]`: a query reads files, and its micro-batches are pushed into a job. Five
 processes are killed (`SIGKILL`) in each run, one after the other: TaskManagers, workers of Spark's that push rows, and
