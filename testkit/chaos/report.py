@@ -39,7 +39,8 @@ which drivers elect their leader is killed and started again half a minute later
 in each second with state by key, and one beside. A leader that tolerates that must stay the leader, and its jobs write
 all the while; without that option both drivers stand by, and the time is from the start of its process until all tasks
 run under whichever leads. In all of them what the storage names as the newest checkpoint is read all the while: a run
-in which it names two is not exact.
+in which it names two is not exact. The ten steps were run before ADR 42 and 44 changed who follows and how jobs are
+stored; since then the tests do each step once on every change.
 
 Group `takeovers` is on Spark `local[*]` or a standalone cluster, with sessions as `headrace cluster start --supervise`
 starts them: the driver is killed (`SIGKILL`), and goes on as the standby beside it, or as the next driver that its
