@@ -82,7 +82,7 @@ class QueryNode:
 
 
 class QueryLog(Protocol):
-    """Where queries are posted: `SparkQueryLog`, or a list in a test. Times are milliseconds since the epoch."""
+    """Posts queries to Spark (`SparkQueryLog`), or to a list in a test. Times are milliseconds since the epoch."""
 
     def begin(self, root: QueryNode, begun_ms: int) -> Any:
         """Post the start of a query with no figures yet; return what the other methods know it by."""
@@ -158,10 +158,11 @@ class ShownQueries:
         """
         there = self._read()
         for worker_id in self._shown.keys() - set(there):
-            if self._shown[worker_id].is_missing:
-                self._log.end(self._shown.pop(worker_id).query, self._clock.now_ms())
-            else:
-                self._shown[worker_id].is_missing = True
+            missed = self._shown[worker_id]
+            if missed.is_missing:
+                del self._shown[worker_id]
+                self._log.end(missed.query, self._clock.now_ms())
+            missed.is_missing = True
         for worker_id in there:
             if self._is_closing:
                 return

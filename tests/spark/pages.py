@@ -1,7 +1,16 @@
-"""What web pages answer."""
+"""What web pages answer, and where the pages of a user's cluster are."""
 
 import urllib.request
+from pathlib import Path
 from urllib.error import HTTPError
+
+from headrace.rest.connections import FoundConnection, connection_in
+
+
+def cluster_of(home: Path) -> FoundConnection:
+    """The one cluster that is in a user's folder."""
+    [file] = (home / "clusters").glob("*.json")
+    return connection_in(file)
 
 
 def answer(url: str, token: str, data: bytes | None = None) -> tuple[int, str]:

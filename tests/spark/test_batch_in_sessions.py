@@ -8,12 +8,12 @@ from typing import Any, Final
 import pytest
 
 from headrace.rest.client import RestClient
-from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
 from testkit.wheels import wheel
 from tests.integration.rest.uploads import ended, send_program
 from tests.spark.commands import HEADRACE, NO_UI, Commands
 from tests.spark.java_options import settings_of_executors
+from tests.spark.pages import cluster_of
 from tests.spark.processes import new_mark
 from tests.spark.programs import ROOT, Program
 from tests.spark.standalone import StandaloneCluster
@@ -133,8 +133,7 @@ def test_a_session_on_a_cluster_brings_files_to_stages_and_ends_them(
     (tmp_path / "store").mkdir()
     options = (*cluster_options, *NO_UI, "-D", f"blob.storage.directory={tmp_path / 'store'}")
     session = commands.daemon("cluster", "start", "--name", "nightly", *options)
-    [file] = (tmp_path / "home" / "clusters").glob("*.json")
-    rest = RestClient.of(connection_in(file))
+    rest = RestClient.of(cluster_of(tmp_path / "home"))
     workers_with_files(commands, tmp_path, "first")
     assert rest.get("/taskmanagers")["taskmanagers"] == [], "stages need no TaskManagers"
 
@@ -168,8 +167,7 @@ def test_a_session_runs_jobs_of_other_processes_as_spark_stages(
     store.mkdir()
     options = (*NO_UI, "-D", f"blob.storage.directory={store}")
     session = commands.daemon("cluster", "start", "--name", "nightly", *options)
-    [file] = (tmp_path / "home" / "clusters").glob("*.json")
-    rest = RestClient.of(connection_in(file))
+    rest = RestClient.of(cluster_of(tmp_path / "home"))
 
     # Files of each job reach its functions, and those alone, though the modules have one name.
     workers = {workers_with_files(commands, tmp_path, name) for name in ("first", "second")}

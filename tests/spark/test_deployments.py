@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.rest.connections import read_connection
 from testkit.exactly_once import lines_of_files
 from testkit.waiting import wait_until
 from tests.spark.commands import NO_UI, Commands, check_counts, counts_program
-from tests.spark.pages import answer
+from tests.spark.pages import answer, cluster_of
 from tests.spark.processes import SPARK_HOME, new_mark
 from tests.spark.programs import ROOT, Program
 from tests.spark.standalone import StandaloneCluster
@@ -98,8 +97,7 @@ def test_a_session_under_spark_submit_has_the_settings_that_it_was_submitted_wit
     info = commands.answer("cluster", "info", "submitted")
     assert info["master"] == standalone.url
     assert "COLLECTED [1, 4, 9]" in commands("run", "--cluster", "submitted", "squares.py")
-    [file] = (commands.folder / "home" / "clusters").glob("*.json")
-    connection = read_connection(file)
+    connection = cluster_of(commands.folder / "home").connection
     status, jobs = answer(f"{connection.address}/spark/jobs/", connection.token)
     assert status == 200 and "TaskManager " in jobs
     # One core each: an executor for every core of the two workers, where else there would be two.

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.rest.connections import read_connection
 from headrace.spark.workers.worker_process import routable_address
-from tests.spark.pages import answer
+from tests.spark.pages import answer, cluster_of
 from tests.spark.processes import children_of, listening_addresses_of, marked_processes, new_mark
 from tests.spark.programs import COUNTING, Program, headrace_run, start_headrace
 from tests.spark.standalone import StandaloneCluster
@@ -101,8 +100,7 @@ def test_a_driver_that_other_hosts_reach_has_tls_and_listens_nowhere_else(
         # Spark's page starts where no other host reaches it.
         jvms = {one.pid for one in marked_processes(program.mark) if one.is_jvm}
         before = listening_addresses_of(jvms)
-        [file] = (tmp_path / "home" / "clusters").glob("*.json")
-        connection = read_connection(file)
+        connection = cluster_of(tmp_path / "home").connection
         status, jobs = answer(f"{connection.address}/spark/jobs/", connection.token)
         assert status == 200 and "TaskManager " in jobs
         [(host, port)] = listening_addresses_of(jvms) - before

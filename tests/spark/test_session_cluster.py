@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from headrace.rest.client import RestClient
-from headrace.rest.connections import connection_in
 from testkit.waiting import wait_until
 from tests.integration.high_availability.outcomes import Outcome, slack_s
 from tests.integration.rest.uploads import ended, send_program
@@ -21,6 +20,7 @@ from tests.spark.driver_takeovers import (
     kill_beside_standby,
     kill_beside_supervisor,
 )
+from tests.spark.pages import cluster_of
 from tests.spark.processes import children_of
 from tests.spark.programs import Program
 
@@ -108,8 +108,7 @@ def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
     assert "COLLECTED [1, 4, 9]" in commands("run", "--cluster", "nightly", "squares.py")
     run_in_code(commands, "session")
     # A client that has nothing but REST: a process beside the driver runs what it uploads.
-    [file] = (tmp_path / "home" / "clusters").glob("*.json")
-    rest = RestClient.of(connection_in(file))
+    rest = RestClient.of(cluster_of(tmp_path / "home"))
     jar = Path(send_program(rest, "uploaded.py", UPLOADED.encode())["filename"]).name
     job = rest.post(f"/jars/{jar}/run", {"programArgsList": ["10"]})["jobid"]
     assert ended(rest, job)["application-status"] == "SUCCEEDED"

@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.core.randomness import secret_token
-from headrace.rest.connections import read_connection
 from testkit.waiting import wait_until
-from tests.spark.pages import answer
+from tests.spark.pages import answer, cluster_of
 from tests.spark.programs import Program, headrace_run, start_headrace
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -131,8 +130,7 @@ def test_the_page_starts_behind_the_dashboard_when_it_is_asked_for_where_nothing
     )
     started.append(program)
     program.wait_for_line("NUMBER 3")
-    [file] = (home / "clusters").glob("*.json")
-    connection = read_connection(file)
+    connection = cluster_of(home).connection
     assert answer(f"{connection.address}/spark/", "")[0] == 401
     assert [line for line in program.out if line.startswith("PAGE ")] == ["PAGE None\n"]
     # Spark leads from its first page to that of its jobs.

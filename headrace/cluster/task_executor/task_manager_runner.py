@@ -255,13 +255,12 @@ class LocalTaskManager:
         )
         slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
         parts = own_memory_parts(self._settings)
-        total = self._told_resources(slot_count, parts)
         services = TaskManagerServices(
             resource_id=configuration.resource_id,
             location=self.location,
             leader_retrieval_address=configuration.leader_retrieval_address,
             slot_count=slot_count,
-            slot_profile=total.times(1 / slot_count),
+            slot_profile=self._told_resources(slot_count, parts).times(1 / slot_count),
             versions=dict(configuration.versions or software_versions()),
             pid=os.getpid(),
             attempt_number=configuration.attempt_number,

@@ -103,7 +103,7 @@ class PackedRows:
 
 def packed(rows: pa.RecordBatch) -> pa.Buffer:
     """Return rows in their wire form, with their schema. A key that is one of their columns is not written twice."""
-    rows = _without_repeated_key(rows)
+    rows = without_repeated_key(rows)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
@@ -128,10 +128,11 @@ def unpacked(column: pa.Array, index: int) -> pa.RecordBatch:
     if content.address % _ALIGNMENT:
         content = pa.py_buffer(content.to_pybytes())
     with pa.ipc.open_stream(content) as stream:
-        return _with_repeated_key(stream.read_next_batch())
+        return with_repeated_key(stream.read_next_batch())
 
 
-def _without_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
+def without_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return `rows` without their key where it equals one of their columns, which their schema then tells."""
     place = rows.schema.get_field_index(KEY_COLUMN)
     if place < 0:
         return rows
@@ -142,17 +143,22 @@ def _without_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
     for index, column in enumerate(rows.columns):
         if index != place and column.type == key.type and column.equals(key):
             told = {_REPEATED_KEY: f"{index},{place}".encode()}
-            left = [one for one in range(rows.num_columns) if one != place]
-            return rows.select(left).replace_schema_metadata(told)
+            return without_column(rows, place).replace_schema_metadata(told)
     return rows
 
 
-def _with_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
+def with_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return `rows` with the key that their schema tells of. Inverse of `without_repeated_key`; without a copy."""
     told = (rows.schema.metadata or {}).get(_REPEATED_KEY)
     if told is None:
         return rows
     index, place = map(int, told.split(b","))
     return with_key_at(rows, index, place)
+
+
+def without_column(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
+    """Return `rows` without the column at `place`. Without a copy."""
+    return rows.select([one for one in range(rows.num_columns) if one != place])
 
 
 def with_key_at(rows: pa.RecordBatch, index: int, place: int) -> pa.RecordBatch:

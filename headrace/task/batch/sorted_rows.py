@@ -26,7 +26,12 @@ from headrace.core.record_batch import (
 from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
 from headrace.network.batches.channel_selectors import in_order
 from headrace.operators.columns.integer_columns import stable_order
-from headrace.task.batch.edge_rows import with_key_at
+from headrace.task.batch.edge_rows import (
+    with_key_at,
+    with_repeated_key,
+    without_column,
+    without_repeated_key,
+)
 
 _BLOCK_ROWS: Final = 16_384
 _STRETCH_ROWS: Final = 256
@@ -178,16 +183,12 @@ class SortedRows:
         """Write a run to a file; return what reads it again."""
         file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - `close` does
         self._files.append(file)
-        place = run.schema.get_field_index(KEY_COLUMN)
-        index = _column_of_key([run], place)
-        if index is not None:
-            run = _without(run, place)
+        run = without_repeated_key(run)
         with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), run.schema) as stream:
             for block in _blocks(run):
                 stream.write_batch(block)
         file.seek(0)
-        blocks = _stored_blocks(file)
-        return blocks if index is None else (with_key_at(one, index, place) for one in blocks)
+        return map(with_repeated_key, _stored_blocks(file))
 
 
 def _blocks(run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -230,16 +231,12 @@ def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     index = _column_of_key(batches, place)
     if index is not None:
         # The key need not be put in order a second time.
-        batches[:] = [_without(batch, place) for batch in batches]
+        batches[:] = [without_column(batch, place) for batch in batches]
     rows = as_one_batch(batches)
     batches.clear()
     order = _order_of_any(rows.column(KEY_HASH_COLUMN).to_numpy(), _times(rows))
     ordered = in_order(rows, order)
     return ordered if index is None else with_key_at(ordered, index, place)
-
-
-def _without(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
-    return rows.select([one for one in range(rows.num_columns) if one != place])
 
 
 def _column_of_key(batches: Sequence[pa.RecordBatch], place: int) -> int | None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace import RestClusterClient, StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration
 from headrace.core.errors import HeadraceError
 from headrace.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
@@ -163,7 +162,9 @@ def steer(address: str, job: str, folder: str) -> Any:
     with RestClusterClient(address) as cluster:
         client = cluster.get_job_client(job)
         state = client.state()
-        await_begun(client, lambda _: records_read(client) == 100)
+        await_begun(
+            client, lambda details: details.vertices[-1].metrics.get("numRecordsIn", 0) == 100
+        )
         rows = state.live("count").rows.to_pylist()
         found = {
             "status": client.get_job_status().result().name,
@@ -182,11 +183,6 @@ def steer(address: str, job: str, folder: str) -> Any:
         found["result"] = client.get_job_execution_result().result().get_net_runtime() >= 0
         found["over"] = said(lambda: client.cancel().result())
         return found
-
-
-def records_read(client: JobClient) -> float:
-    """Return how many records the last vertex of a job has read."""
-    return client.get_job_details().result().vertices[-1].metrics.get("numRecordsIn", 0)
 
 
 def cancel(address: str, job: str) -> Any:
