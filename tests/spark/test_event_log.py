@@ -45,7 +45,9 @@ class History:
         """Return whether it shows as many applications, all of which have ended."""
         try:
             applications = self.get("")
-        except (URLError, ConnectionError):
+        except (URLError, ConnectionError, json.JSONDecodeError):
+            # Spark adds the pages of a server that listens already one by one: until the REST API's turn, its
+            # address gets the page of all applications.
             return False
         ended = [one for one in applications if one["attempts"][0]["completed"]]
         return len(ended) == application_count
