@@ -18,6 +18,7 @@ import msgspec
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
+from headrace.core.host_port import bracketed
 from headrace.core.randomness import secret_token
 from headrace.core.security.tls import is_loopback
 from headrace.rest.options import (
@@ -268,7 +269,7 @@ def guard_of(
             "any page that the owner opens could ask this endpoint; name one origin, as in https://board.example:8443",
         )
     own = [name.strip() for name in settings.get_option(REST_ALLOWED_HOSTS).split(",")]
-    shown = {f"[{name}]" if ":" in name else name for name in (address, *names)}
+    shown = {bracketed(name) for name in (address, *names)}
     return RestGuard(
         token,
         {*_LOOPBACK_NAMES, *shown, *filter(None, own)},

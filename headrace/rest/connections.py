@@ -20,6 +20,7 @@ from msgspec import structs
 
 from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import DECODE_ERRORS, ConfigurationError
+from headrace.core.host_port import join_host_port
 from headrace.core.process.process_start import process_start_ms, start_ticks
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client_errors import (
@@ -143,8 +144,7 @@ def address_of(settings: Settings) -> str | None:
                 "a client needs the one port at which the cluster listens",
             )
         port = ports[0]
-    name = host or "127.0.0.1"
-    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    return join_host_port(host or "127.0.0.1", port)
 
 
 def find_connection(address: str | None, notify: Notify) -> FoundConnection:

@@ -21,6 +21,7 @@ from msgspec import structs
 from headrace.core.clock import Clock
 from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.host_port import join_host_port
 from headrace.core.process.process_start import start_ticks
 from headrace.core.randomness import secret_token
 from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
@@ -88,8 +89,7 @@ class HttpServer:
         port: int = self._socket.getsockname()[1]
         is_tls = self._context is not None
         host = _REACHABLE.get(place.host, place.host)
-        shown = f"[{host}]" if ":" in host else host
-        self.address: Final = f"{'https' if is_tls else 'http'}://{shown}:{port}"
+        self.address: Final = f"{'https' if is_tls else 'http'}://{join_host_port(host, port)}"
         if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
             _LOG.warning(
                 "%s is 'none': whoever can connect to %s from this host may see and steer everything",

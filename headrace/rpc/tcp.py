@@ -14,6 +14,7 @@ from collections.abc import Callable
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, parse_ports
 from headrace.core.errors import DECODE_ERRORS, PortInUseError
+from headrace.core.host_port import join_host_port, split_host_port
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.hmac_handshake import Role, Strangers
 from headrace.core.security.tls import (
@@ -38,7 +39,6 @@ from headrace.rpc.service import Route, RpcService
 
 _LOG = logging.getLogger(__name__)
 
-_PORT_DIGITS = 5
 _FAREWELL_MS = 1000
 """Time for which a stopping service waits for its connections to send what they hold."""
 
@@ -337,16 +337,3 @@ class TcpLink:
 
 def _respond(connection: RpcConnection, _: codec.Response, frame: bytes) -> None:
     connection.send(frame)
-
-
-def join_host_port(host: str, port: int) -> str:
-    """`host:port`, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def split_host_port(authority: str) -> tuple[str, int]:
-    """Host and port of an authority; OSError where it is none, as for a host that cannot be resolved."""
-    host, _, port = authority.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS):
-        raise OSError(f"'{authority}' is not of the form host:port")
-    return host.strip("[]"), int(port)

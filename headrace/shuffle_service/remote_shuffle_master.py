@@ -16,6 +16,7 @@ from headrace.cluster.shuffle_master import (
     ShuffleMasterContext,
 )
 from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.core.host_port import split_host_port
 from headrace.core.ids import JobId, ResultPartitionId
 from headrace.core.shuffle_descriptors import (
     PartitionDescriptor,
@@ -27,7 +28,7 @@ from headrace.gateways.shuffle_service import SHUFFLE_SERVICE_ENDPOINT, ShuffleS
 from headrace.rpc.errors import RpcError
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.proxies import RpcAddress, with_timeout
-from headrace.rpc.tcp import TcpRpcService, split_host_port
+from headrace.rpc.tcp import TcpRpcService
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.options import ADDRESS, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 

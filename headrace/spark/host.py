@@ -41,6 +41,7 @@ from headrace.connectors.dataframe.messages import (
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
+from headrace.core.host_port import join_host_port
 from headrace.core.ids import ResourceId
 from headrace.core.process.log_files import JOB_MANAGER, LOG_DIR, named_log_folder, private_folder
 from headrace.core.process.logger_tap import HEADRACE_TAP
@@ -61,7 +62,6 @@ from headrace.rest.cluster_view import ControlPlane, SparkPage
 from headrace.rest.rest_server import RestServer, refuse_impossible_settings
 from headrace.rest.web_monitor import WebMonitor
 from headrace.rpc.proxies import gateway_address
-from headrace.rpc.tcp import join_host_port
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
 from headrace.spark.job_descriptions import attempt_text, worker_description

@@ -17,7 +17,7 @@ CEILINGS: Final = {
     "cluster": (161, 17_770),
     "common": (20, 110),
     "connectors": (59, 6_190),
-    "core": (58, 6_080),
+    "core": (59, 6_090),
     "datastream": (39, 400),
     "functions": (28, 3_050),
     "gateways": (15, 1_130),
@@ -27,7 +27,7 @@ CEILINGS: Final = {
     "network": (82, 9_440),
     "operators": (49, 6_030),
     "rest": (79, 7_950),
-    "rpc": (18, 2_620),
+    "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
     "spark": (66, 8_220),
     "state": (28, 3_610),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (956, 100_550)
+WHEEL_CEILING: Final = (957, 100_550)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

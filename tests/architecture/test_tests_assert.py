@@ -1,4 +1,4 @@
-"""No test is for show: each one asserts something where a reader sees it, and runs what it defines."""
+"""No test is for show: each asserts something where a reader sees it; a repetition says which test shows the same."""
 
 import ast
 from collections.abc import Iterator
@@ -61,8 +61,24 @@ def functions_named_test(tree: ast.Module) -> Iterator[Function]:
             yield node
 
 
+def bare_repetitions(tree: ast.Module) -> Iterator[int]:
+    """Return the lines of marks of repetitions that do not say which other test shows the same."""
+    explained = {
+        id(node.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and any(isinstance(arg, ast.Constant) for arg in node.args)
+    }
+    for node in ast.walk(tree):
+        is_mark = isinstance(node, ast.Attribute) and node.attr == "repetition"
+        if is_mark and id(node) not in explained:
+            yield node.lineno
+
+
 def complaints(file: Path, text: str) -> Iterator[str]:
-    for test in functions_named_test(ast.parse(text)):
+    tree = ast.parse(text)
+    for line in bare_repetitions(tree):
+        yield f"{file}:{line} says of no test that it shows the same"
+    for test in functions_named_test(tree):
         place = f"{file}:{test.lineno} {test.name}"
         if not asserts(test):
             yield f"{place} asserts nothing"
@@ -95,3 +111,10 @@ def test_every_test_asserts_and_runs_what_it_defines() -> None:
 def test_the_scan_tells_tests_for_show_from_others(body: str, expected: list[str]) -> None:
     found = list(complaints(Path("x.py"), f"def test_x():\n    {body}\n"))
     assert found == [f"x.py:1 test_x {complaint}" for complaint in expected]
+
+
+@pytest.mark.parametrize(
+    ("mark", "line"), [("repetition", [1]), ("repetition()", [1]), ('repetition("as above")', [])]
+)
+def test_a_repetition_says_what_shows_the_same(mark: str, line: list[int]) -> None:
+    assert list(bare_repetitions(ast.parse(f"run = pytest.mark.{mark}\n"))) == line

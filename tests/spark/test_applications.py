@@ -126,7 +126,7 @@ def test_a_supervised_application_outlives_kills_at_each_step_and_clients_of_its
     assert drivers.stored_files() == []
 
 
-@pytest.mark.repetition
+@pytest.mark.repetition("an election by ZooKeeper calls main again below")
 def test_a_standby_calls_main_again_when_the_driver_is_killed(drivers: ApplicationDrivers) -> None:
     first, second = drivers.start_pair()
     listed = drivers.commands.answer("cluster", "list")["clusters"]
@@ -153,7 +153,12 @@ def test_a_standby_calls_main_again_when_the_driver_is_killed(drivers: Applicati
 
 @pytest.mark.parametrize(
     "election",
-    ["zookeeper", pytest.param("kubernetes", marks=pytest.mark.repetition)],
+    [
+        "zookeeper",
+        pytest.param(
+            "kubernetes", marks=pytest.mark.repetition("an election by ZooKeeper is the same")
+        ),
+    ],
     indirect=True,
 )
 @pytest.mark.long

@@ -122,7 +122,12 @@ def cluster_options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 
 @pytest.mark.parametrize(
     "cluster_options",
-    [pytest.param(LOCAL_CLUSTER, marks=pytest.mark.repetition), "standalone"],
+    [
+        pytest.param(
+            LOCAL_CLUSTER, marks=pytest.mark.repetition("the same on a standalone cluster")
+        ),
+        "standalone",
+    ],
     indirect=True,
 )
 @pytest.mark.long

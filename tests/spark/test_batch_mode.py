@@ -379,7 +379,7 @@ def test_dataframes_are_part_of_the_plan_on_both_sides(
     [
         (1402, 3),
         # More of the same: HEADRACE_SEED=<number> draws others.
-        pytest.param(SEED, 10, marks=pytest.mark.repetition),
+        pytest.param(SEED, 10, marks=pytest.mark.repetition("three drawn programs run above")),
     ],
 )
 @pytest.mark.long

@@ -107,7 +107,7 @@ def assert_each_line_once(program: Program, folder: Path) -> None:
     program.assert_nothing_is_left()
 
 
-@pytest.mark.repetition
+@pytest.mark.repetition("an executor of a standalone cluster is left with its worker")
 def test_a_decommissioned_executor_is_left_after_a_checkpoint_and_ends_by_itself(
     tmp_path: Path, started: list[Program]
 ) -> None:

@@ -213,7 +213,7 @@ def run_example(directory: Path, *options: str, arguments: tuple[str, ...]) -> P
     )
 
 
-@pytest.mark.repetition
+@pytest.mark.repetition("`make demo` runs the whole year")
 def test_the_whole_year_on_this_machine(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:
@@ -225,7 +225,7 @@ def test_the_whole_year_on_this_machine(
     program.assert_nothing_is_left()
 
 
-@pytest.mark.repetition
+@pytest.mark.repetition("spring on a standalone cluster equals plain SQL too")
 def test_months_on_a_local_cluster_equal_plain_sql_where_watermarks_wait_long_enough(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:

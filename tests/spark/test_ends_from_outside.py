@@ -102,7 +102,12 @@ def test_programs_that_are_terminated_end_in_order_and_say_where_to_go_on(
     [
         (headrace_run, [signal.SIGTERM], 143),
         pytest.param(
-            headrace_run, [signal.SIGINT, signal.SIGINT], 130, marks=pytest.mark.repetition
+            headrace_run,
+            [signal.SIGINT, signal.SIGINT],
+            130,
+            marks=pytest.mark.repetition(
+                "SIGTERM ends the launch above, Ctrl-C a program in test_ways_to_run"
+            ),
         ),
         (plain_python, [signal.SIGTERM], 143),
     ],

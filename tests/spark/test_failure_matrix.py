@@ -30,7 +30,10 @@ Started = Callable[[Program], Program]
 LOCAL, CLUSTER = "local[4]", "local-cluster[2,2,1024]"
 ONE_CORE_EACH = "local-cluster[3,1,1024]"
 """Two TaskManagers take a whole executor each, so one executor is always without any."""
-ON_CLUSTERS = [pytest.param(LOCAL, marks=pytest.mark.repetition), CLUSTER]
+ON_CLUSTERS = [
+    pytest.param(LOCAL, marks=pytest.mark.repetition("the same on a local-cluster")),
+    CLUSTER,
+]
 """Where another test shows the same on this machine alone."""
 IMPATIENT = ("-D", "heartbeat.interval=500 ms", "-D", "heartbeat.timeout=3 s")
 
@@ -111,14 +114,26 @@ def kill_daemon(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    "running", [pytest.param(LOCAL, marks=pytest.mark.repetition)], indirect=True
+    "running",
+    [
+        pytest.param(
+            LOCAL,
+            marks=pytest.mark.repetition(
+                "the same on a local-cluster, and on local[2] in test_told_restarts"
+            ),
+        )
+    ],
+    indirect=True,
 )
 def test_a_job_fails_when_a_worker_is_killed(running: Program) -> None:
     running.task_managers()[0].kill()
     assert_the_job_failed_for_a_lost_task_manager(running)
 
 
-@pytest.mark.parametrize("max_failures", [4, pytest.param(1, marks=pytest.mark.repetition)])
+@pytest.mark.parametrize(
+    "max_failures",
+    [4, pytest.param(1, marks=pytest.mark.repetition("the same with four tries of a task"))],
+)
 def test_jobs_of_a_program_fail_when_a_worker_then_a_forking_daemon_then_an_executor_is_killed(
     started: Started, tmp_path: Path, max_failures: int
 ) -> None:
@@ -216,7 +231,7 @@ def test_task_managers_end_when_their_driver_stops_without_a_word(
     assert_they_end_by_themselves(program, alone, WORKERS_END_S)
 
 
-@pytest.mark.repetition
+@pytest.mark.repetition("each test here whose job goes on ends by Ctrl-C")
 @pytest.mark.parametrize("running", [LOCAL, CLUSTER], indirect=True)
 def test_an_interrupted_program_cancels_its_job(running: Program) -> None:
     running.interrupt()

@@ -122,7 +122,7 @@ def test_a_job_whose_environment_cannot_be_used_fails_alone_and_says_why(
     assert rows_of(session()) == [USUAL]
 
 
-@pytest.mark.repetition
+@pytest.mark.repetition("the environment is brought into a session above")
 def test_a_program_with_a_cluster_of_its_own_brings_its_environment_too(
     commands: Commands, tmp_path: Path
 ) -> None:

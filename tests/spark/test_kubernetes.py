@@ -109,7 +109,15 @@ with counted.execute_and_collect() as rows:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces of pods need root")
-@pytest.mark.parametrize("is_plain", [False, pytest.param(True, marks=pytest.mark.repetition)])
+@pytest.mark.parametrize(
+    "is_plain",
+    [
+        False,
+        pytest.param(
+            True, marks=pytest.mark.repetition("the control: unencrypted rows are seen on the way")
+        ),
+    ],
+)
 def test_rows_between_pods_of_two_hosts_are_encrypted(
     tmp_path: Path, started: list[Program], is_plain: bool
 ) -> None:
@@ -275,7 +283,15 @@ def test_a_session_in_a_driver_pod_takes_jobs_of_other_hosts_until_it_is_stopped
     assert cluster.api.requests - {("patch", "networkpolicies")} <= permitted()
 
 
-@pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=pytest.mark.repetition)])
+@pytest.mark.parametrize(
+    "is_plain",
+    [
+        True,
+        pytest.param(
+            False, marks=pytest.mark.repetition("the plain program loses its executor too")
+        ),
+    ],
+)
 @pytest.mark.long
 def test_a_program_in_a_driver_pod_writes_every_row_once_though_an_executor_is_killed(
     cluster: KubernetesCluster, tmp_path: Path, started: list[Program], is_plain: bool

@@ -48,7 +48,11 @@ def one_task_manager(session: Program, *, other_than: Process | None = None) -> 
 
 
 @pytest.mark.parametrize(
-    "master", [pytest.param("local[3]", marks=pytest.mark.repetition), "local-cluster[1,3,1024]"]
+    "master",
+    [
+        pytest.param("local[3]", marks=pytest.mark.repetition("the same on a local-cluster")),
+        "local-cluster[1,3,1024]",
+    ],
 )
 def test_what_a_killed_worker_left_is_swept_by_the_next_one_and_the_rest_at_the_stop(
     commands: Commands, master: str

@@ -114,8 +114,11 @@ except Exception:
 
 @pytest.fixture(
     params=[
-        pytest.param("local[4]", marks=pytest.mark.repetition),
-        pytest.param("local-cluster[2,2,1024]", marks=pytest.mark.repetition),
+        pytest.param("local[4]", marks=pytest.mark.repetition("the same on a standalone cluster")),
+        pytest.param(
+            "local-cluster[2,2,1024]",
+            marks=pytest.mark.repetition("the same on a standalone cluster"),
+        ),
         "standalone",
     ]
 )

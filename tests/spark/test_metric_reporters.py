@@ -111,7 +111,10 @@ def collector() -> Iterator[OtlpReceiver]:
 
 @pytest.mark.parametrize(
     "master",
-    [pytest.param("local[4]", marks=pytest.mark.repetition), "local-cluster[2,2,1024]"],
+    [
+        pytest.param("local[4]", marks=pytest.mark.repetition("the same on a local-cluster")),
+        "local-cluster[2,2,1024]",
+    ],
 )
 def test_driver_and_task_managers_report_each_on_a_port_in_a_file_to_a_gateway_and_to_a_collector(
     tmp_path: Path,

@@ -37,7 +37,10 @@ with numbers.map(hold_the_lock, Types.LONG()).execute_and_collect() as rows:
 LOCAL, CLUSTER = "local[4]", "local-cluster[2,2,1024]"
 
 
-@pytest.mark.parametrize("master", [pytest.param(LOCAL, marks=pytest.mark.repetition), CLUSTER])
+@pytest.mark.parametrize(
+    "master",
+    [pytest.param(LOCAL, marks=pytest.mark.repetition("the same on a local-cluster")), CLUSTER],
+)
 def test_a_killed_worker_is_replaced_and_the_job_runs_again(
     tmp_path: Path, started: list[Program], master: str
 ) -> None:
@@ -67,7 +70,9 @@ def test_a_control_plane_that_fails_from_within_ends_the_program_with_the_cause(
     program.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("master", [LOCAL, pytest.param(CLUSTER, marks=pytest.mark.repetition)])
+@pytest.mark.parametrize(
+    "master", [LOCAL, pytest.param(CLUSTER, marks=pytest.mark.repetition("the same on local[4]"))]
+)
 def test_tasks_go_on_in_their_task_managers_when_another_resource_manager_follows(
     tmp_path: Path, started: list[Program], master: str
 ) -> None:

@@ -39,7 +39,9 @@ def test_all_examples_that_run_jobs_are_compared() -> None:
     [
         (20, EXAMPLES),
         # The same cases behind other steps: HEADRACE_SEED=<number> draws them.
-        pytest.param(SEED, set[str](), marks=pytest.mark.repetition),
+        pytest.param(
+            SEED, set[str](), marks=pytest.mark.repetition("two of the drawn programs run above")
+        ),
     ],
 )
 @pytest.mark.long

@@ -157,7 +157,10 @@ def alive(program: Program, pids: Iterable[int]) -> list[Process]:
     return [one for one in program.processes() if one.pid in pids]
 
 
-@pytest.mark.parametrize("sort_from", [pytest.param(8, marks=pytest.mark.repetition), 1])
+@pytest.mark.parametrize(
+    "sort_from",
+    [pytest.param(8, marks=pytest.mark.repetition("a lost result that is sorted is the same")), 1],
+)
 @pytest.mark.long
 def test_a_finished_result_that_is_lost_with_its_task_manager_is_written_again_and_no_other(
     tmp_path: Path, started: list[Program], sort_from: int

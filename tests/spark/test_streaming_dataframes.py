@@ -276,7 +276,7 @@ def test_each_row_comes_once_although_workers_that_push_rows_and_drivers_are_kil
     assert outcome.kill_count == len(victims)
 
 
-@pytest.mark.repetition
+@pytest.mark.repetition("the same on a local-cluster")
 @pytest.mark.timeout(500)
 def test_each_row_comes_once_on_a_standalone_cluster(
     tmp_path: Path, started: list[Program]

@@ -44,7 +44,7 @@ env.execute("told")
         pytest.param(
             lambda directory, path: start([sys.executable, path], directory),
             id="python program.py",
-            marks=pytest.mark.repetition,
+            marks=pytest.mark.repetition("the same by headrace run"),
         ),
         pytest.param(
             lambda directory, path: start_headrace(directory, "run", "--master", "local[2]", path),

@@ -88,7 +88,10 @@ def test_as_a_plain_python_program(tmp_path: Path, started: list[Program]) -> No
 
 @pytest.mark.parametrize(
     "master",
-    [pytest.param("local[3]", marks=pytest.mark.repetition), "local-cluster[2,2,1024]"],
+    [
+        pytest.param("local[3]", marks=pytest.mark.repetition("the same on a local-cluster")),
+        "local-cluster[2,2,1024]",
+    ],
 )
 def test_a_program_runs_by_spark_submit(
     tmp_path: Path, started: list[Program], master: str
@@ -194,7 +197,9 @@ env.execute("waiting")
     "by_headrace",
     [
         pytest.param(True, id="headrace run"),
-        pytest.param(False, id="python", marks=pytest.mark.repetition),
+        pytest.param(
+            False, id="python", marks=pytest.mark.repetition("Ctrl-C of headrace run is the same")
+        ),
     ],
 )
 def test_control_c_cancels_the_job_and_leaves_nothing(
@@ -230,7 +235,10 @@ env.execute("stuck")
 """
 
 
-@pytest.mark.parametrize("interruptions", [pytest.param(1, marks=pytest.mark.repetition), 2])
+@pytest.mark.parametrize(
+    "interruptions",
+    [pytest.param(1, marks=pytest.mark.repetition("two times Ctrl-C show both steps")), 2],
+)
 def test_control_c_ends_a_job_whose_function_does_not_return(
     tmp_path: Path, started: list[Program], interruptions: int
 ) -> None:

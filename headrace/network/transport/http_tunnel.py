@@ -10,6 +10,7 @@ from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
+from headrace.core.host_port import join_host_port
 
 PROXY: Final = ConfigOption(
     "headrace.network.proxy", str, "",
@@ -48,7 +49,7 @@ class HttpTunnel:
         try:
             tunnel.setblocking(False)
             await loop.sock_connect(tunnel, address)
-            authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            authority = join_host_port(host, port)
             request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
             await loop.sock_sendall(tunnel, request.encode("ascii"))
             await self._expect_ok(tunnel)

@@ -17,11 +17,11 @@ from os.path import realpath
 from typing import Any, Final
 
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.host_port import join_host_port
 from headrace.core.security.tls import is_loopback
 from headrace.core.threads import spawn
 from headrace.network.errors import ProtocolError
 from headrace.network.transport.http_tunnel import PROXY
-from headrace.rpc.tcp import join_host_port
 from headrace.testing.fault_proxy.injector import (
     CutConnection,
     Deliver,

@@ -11,7 +11,6 @@ from headrace.core.errors import DECODE_ERRORS
 from headrace.rpc import codec
 from headrace.rpc.contract import gateway_contract
 from headrace.rpc.errors import SerializationError
-from headrace.rpc.tcp import split_host_port
 from tests.unit.rpc.sample_endpoints import LedgerGateway
 
 CALL = codec.encode(
@@ -57,9 +56,3 @@ def test_arguments_and_results_that_cannot_be_read_are_named(method: str, encode
         contract.decode_arguments(encoded)
     with pytest.raises(SerializationError, match=method):
         contract.decode_reply(encoded)
-
-
-@pytest.mark.parametrize("port", ["9" * 5000, "²", "-1", "", "x"])
-def test_an_authority_with_an_impossible_port_is_one_that_nobody_finds(port: str) -> None:
-    with pytest.raises(OSError, match="is not of the form host:port"):
-        split_host_port(f"host:{port}")

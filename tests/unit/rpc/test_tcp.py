@@ -24,7 +24,7 @@ from headrace.rpc.errors import (
 )
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.proxies import with_timeout
-from headrace.rpc.tcp import TcpRpcService, join_host_port, split_host_port
+from headrace.rpc.tcp import TcpRpcService
 from tests.unit.rpc.sample_endpoints import (
     ENTRY,
     TOKEN,
@@ -229,13 +229,6 @@ def test_a_port_in_use_is_named_with_its_option(run: Run) -> None:
                 assert second.address != first.address
 
     run(scenario())
-
-
-def test_addresses_of_both_families_are_split_as_they_were_joined() -> None:
-    for host, port in (("host", 1), ("127.0.0.1", 2), ("::1", 3)):
-        assert split_host_port(join_host_port(host, port)) == (host, port)
-    with pytest.raises(OSError, match="host:port"):
-        split_host_port("nothing")
 
 
 def test_other_threads_may_tell_and_post_actions(run: Run) -> None:

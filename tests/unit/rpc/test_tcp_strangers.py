@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.host_port import join_host_port, split_host_port
 from headrace.core.security.hmac_handshake import Role
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.codec import LENGTH
@@ -17,7 +18,6 @@ from headrace.rpc.errors import (
     RpcConnectionError,
     RpcHandshakeError,
 )
-from headrace.rpc.tcp import join_host_port, split_host_port
 from tests.unit.rpc.sample_endpoints import (
     Ledger,
     LedgerGateway,
