@@ -36,7 +36,7 @@ from headrace.graph.pipeline_options import (
     PYTHON_FILES,
     PYTHON_REQUIREMENTS,
 )
-from headrace.rest.connections import find_session
+from headrace.rest.home.connections import find_session
 from headrace.rest.options import REST_ADDRESS, SESSION_NAME
 from headrace.spark.options import MASTER
 

@@ -28,13 +28,13 @@ from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
 from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
 from headrace.rest.client_errors import ConnectionFileError, HomeFolderError
-from headrace.rest.connections import (
+from headrace.rest.home.connections import (
     ClusterConnection,
     connections_folder,
     remove_connection,
     write_connection,
 )
-from headrace.rest.home import (
+from headrace.rest.home.home_folder import (
     write_private_file,
     writing_in_home,
 )

@@ -23,7 +23,7 @@ ROOMS: Final[dict[str, Layers]] = {
         ("gates", "ingest"),
     ),
     "cluster.job_master": (
-        ("options", "job_notices"),
+        ("job_notices",),
         ("slots", "results"),
         ("executions",),
         ("failover",),

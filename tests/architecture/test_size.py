@@ -11,34 +11,34 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (43, 5_120),
-    "checkpoint": (22, 2_830),
+    "checkpoint": (21, 2_710),
     "cli": (59, 5_990),
     "client": (9, 730),
-    "cluster": (161, 17_770),
+    "cluster": (161, 17_840),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (59, 6_090),
     "datastream": (39, 400),
-    "functions": (28, 3_050),
-    "gateways": (15, 1_130),
+    "functions": (29, 3_050),
+    "gateways": (16, 1_130),
     "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_290),
-    "network": (82, 9_440),
+    "network": (83, 9_440),
     "operators": (49, 6_030),
-    "rest": (79, 7_950),
+    "rest": (80, 7_950),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
-    "spark": (66, 8_220),
+    "spark": (67, 8_270),
     "state": (28, 3_610),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_320),
+    "task": (32, 4_280),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 100_550)
+WHEEL_CEILING: Final = (961, 100_550)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -20,8 +20,8 @@ from headrace.cluster.high_availability.options import (
     is_highly_available,
 )
 from headrace.core.config import Settings
-from headrace.rest.connections import live_connections, read_connection
-from headrace.rest.supervisions import live_supervisions
+from headrace.rest.home.connections import live_connections, read_connection
+from headrace.rest.home.supervisions import live_supervisions
 from headrace.spark.options import MASTER
 from headrace.spark.session_cluster import SessionCluster
 

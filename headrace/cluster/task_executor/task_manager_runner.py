@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
-from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.printed_output import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.external_resources import task_manager_resources
@@ -28,6 +27,7 @@ from headrace.cluster.task_executor.options import (
 )
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.cluster.task_executor.task_local_state import TaskLocalState
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock

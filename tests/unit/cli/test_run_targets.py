@@ -10,7 +10,7 @@ import pytest
 from headrace.api.executors import set_default_settings
 from headrace.cli.program_options import PYTHON_OPTIONS, program_settings
 from headrace.rest.client_errors import NoSuchClusterError, SeveralClustersError
-from headrace.rest.connections import ClusterConnection, write_connection
+from headrace.rest.home.connections import ClusterConnection, write_connection
 from tests.unit.cli.shell import Shell
 from tests.unit.rest.fake_cluster import TOKEN, fake_cluster
 
