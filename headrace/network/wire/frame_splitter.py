@@ -1,7 +1,7 @@
 """FrameSplitter: splits a stream of bytes into frames and keeps the bytes of each, for observers of a connection.
 
-Endpoints read with FrameDecoder, which keeps no bytes and copies no bodies. The trace and the fault proxy need the bytes
-of each frame, and can afford the copy.
+Endpoints read with FrameDecoder, which keeps no bytes and copies no bodies. The trace and the fault proxy need the
+bytes of each frame, and can afford the copy.
 """
 
 from typing import Final
