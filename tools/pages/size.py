@@ -168,7 +168,7 @@ def size_page() -> str:
         "",
         "## Protocols with at most one implementation",
         "",
-        f"{len(thin)} of {len(interfaces())} Protocols have at most one implementation in the wheel, each for a reason.",
+        f"{len(thin)} of {len(interfaces())} Protocols have at most one implementation here, each for a reason.",
         "",
         *table(
             ("file", "Protocol", "implementation", "reason"),
