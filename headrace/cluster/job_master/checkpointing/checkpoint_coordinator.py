@@ -86,8 +86,8 @@ from headrace.cluster.job_master.checkpointing.store.metadata_builder import (
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinatorHandler,
-    OperatorCoordinators,
 )
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduler.scheduler import EventQueue, Scheduler
