@@ -21,7 +21,8 @@ from headrace.cluster.dispatcher.stored_jobs import StoredJobs
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.high_availability.leader_election_service import Leadership
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices, OnAttempt
+from headrace.cluster.job_master.job_status_listener import OnAttempt
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leader_replacements import LeaderReplacements
 from headrace.cluster.leadership import (
     DISPATCHER,

@@ -19,7 +19,7 @@ from headrace.cluster.high_availability.high_availability_services import (
 )
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.shared_services import OnAttempt
+from headrace.cluster.job_master.job_status_listener import OnAttempt
 from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.workers import worker_names
