@@ -15,10 +15,8 @@ from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
-from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import (
-    CheckpointCoordinator,
-    open_checkpointing,
-)
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.checkpointing.checkpointing_factory import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import DeletionLeft
