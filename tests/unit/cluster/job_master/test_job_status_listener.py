@@ -1,11 +1,11 @@
-"""JobStatusListener: spans that say how long a job took to start, and to restart."""
+"""JobStatusListener: spans of a job's start and restarts, and what the user is told of them."""
 
 from collections.abc import Iterable
 
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.job_status_listener import JobStatusListener, ReportSpan
+from headrace.cluster.job_master.job_status_listener import JobStatusListener
 from headrace.core.clock import ManualClock
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.messages import ErrorInfo
@@ -17,29 +17,28 @@ RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, Exe
 DEPLOYING, CANCELED = ExecutionState.DEPLOYING, ExecutionState.CANCELED
 
 
-def listener(clock: ManualClock, report_span: ReportSpan | None) -> JobStatusListener:
-    subtasks = [attempt(index).execution_vertex_id for index in (0, 1)]
-    loop = VirtualLoop(clock)
-    notices = JobNotices(clock, lambda delay_ms, action: loop.call_later(delay_ms / 1000, action))
-    return JobStatusListener(
-        job_graph((vertex(1, 2),)), subtasks, notices, clock, report_span, None
-    )
-
-
-def failure(cause: str) -> Failure:
-    return Failure(ErrorInfo("ValueError", cause, "USER", recoverable=True))
-
-
 class World:
     """A job of two subtasks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reports_spans: bool = True) -> None:
         self.clock = ManualClock(100)
         self.spans: list[Span] = []
-        self.job = listener(self.clock, self.spans.append)
+        loop = VirtualLoop(self.clock)
+        self.notices = JobNotices(
+            self.clock, lambda delay_ms, action: loop.call_later(delay_ms / 1000, action)
+        )
+        self.job = JobStatusListener(
+            job_graph((vertex(1, 2),)),
+            [attempt(index).execution_vertex_id for index in (0, 1)],
+            self.notices,
+            self.clock,
+            self.spans.append if reports_spans else None,
+            None,
+        )
 
     def restart(self, cause: str, restart_count: int) -> None:
-        self.job.restarts(failure(cause), 0, restart_count, None)
+        failure = Failure(ErrorInfo("ValueError", cause, "USER", recoverable=True))
+        self.job.restarts(failure, 0, restart_count, None)
 
     def become(self, *states: tuple[int, ExecutionState]) -> None:
         """Change the subtasks' states, 10 ms each."""
@@ -101,9 +100,13 @@ def test_only_the_part_that_failed_is_waited_for() -> None:
     assert world.times == [(100, 120, 0), (130, 140, 1)]
 
 
-def test_a_job_whose_spans_nobody_reports_starts_and_restarts() -> None:
-    job = listener(ManualClock(), None)
+def test_restarts_are_told_where_nobody_reports_spans() -> None:
+    world = World(reports_spans=False)
     for number in (1, 2):
-        for index in (0, 1):
-            job.execution_changed(Execution(attempt(index), state=RUNNING))
-        job.restarts(failure("again"), 0, number, None)
+        world.become((0, RUNNING), (1, RUNNING), (0, FAILED))
+        world.restart("gone", number)
+    assert [notice.text for notice in world.notices.shown] == [
+        "job 'a job' restarts now from the start (restart 1): gone",
+        "job 'a job' restarts now from the start (restart 2): gone",
+    ]
+    assert world.spans == []
