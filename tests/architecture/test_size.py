@@ -19,9 +19,9 @@ from tools.pages.size import (
 CEILINGS: Final = {
     "api": (43, 5_120),
     "checkpoint": (21, 2_710),
-    "cli": (59, 5_990),
+    "cli": (58, 6_010),
     "client": (9, 730),
-    "cluster": (161, 17_840),
+    "cluster": (164, 17_870),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (59, 6_090),
@@ -33,7 +33,7 @@ CEILINGS: Final = {
     "metrics": (25, 2_290),
     "network": (83, 9_440),
     "operators": (49, 6_030),
-    "rest": (80, 7_950),
+    "rest": (80, 7_960),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_450),
     "spark": (67, 8_270),
@@ -45,7 +45,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (961, 100_550)
+WHEEL_CEILING: Final = (963, 100_560)
 
 
 def test_each_folder_has_a_ceiling() -> None:
