@@ -232,10 +232,8 @@ class RemoteResultPartition(ResultPartition):
             for _ in range(self.subpartition_count):
                 lease.release()
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
-        """Push an event; priority and blocking are ignored, as stored results are read later. NetworkError."""
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
+        """Push an event; blocking is ignored, as stored results are read later. NetworkError."""
         self._push().send_event(event)
 
     def finish(self) -> None:

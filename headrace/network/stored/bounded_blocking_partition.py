@@ -76,9 +76,7 @@ class BoundedBlockingPartition(StoredPartition):
             for _ in self._indexes:
                 lease.release()
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         self._append(self._indexes, prepare_event(event))
 
     def _encode(self, sealed: SealedBatch) -> PreparedElement:

@@ -260,9 +260,7 @@ class HybridPartition(StoredPartition):
             for _ in self._subpartitions:
                 lease.release()
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Store an event for all subpartitions. StorageError."""
         self._share(encode_stored_event(event))
 
