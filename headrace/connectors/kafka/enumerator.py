@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -67,20 +67,6 @@ class NoOffsetError(HeadraceError):
     domain, recoverable = ErrorDomain.USER, False
 
 
-class PartitionLookup(Protocol):
-    """Lookup of partitions and offsets at the brokers. Calls may block."""
-
-    def partitions(self) -> Sequence[KafkaTopicPartition]:
-        """Return the existing partitions of the source's topics."""
-        ...
-
-    def offsets(
-        self, partitions: Sequence[KafkaTopicPartition], which: KafkaOffsetsInitializer
-    ) -> Mapping[KafkaTopicPartition, int]:
-        """Resolve the initializer to offsets as of now."""
-        ...
-
-
 class KafkaEnumerator(SplitEnumerator):
     """Partitions go to readers by their names, as soon as the readers are registered."""
 
@@ -88,7 +74,7 @@ class KafkaEnumerator(SplitEnumerator):
         self,
         context: SplitEnumeratorContext,
         enumeration: KafkaEnumeration,
-        lookup: PartitionLookup,
+        lookup: "BrokerLookup",
     ) -> None:
         self._context: Final = context
         self._enumeration: Final = enumeration
@@ -177,12 +163,13 @@ class KafkaEnumerator(SplitEnumerator):
 
 
 class BrokerLookup:
-    """A real PartitionLookup. Makes a consumer for each question: they are rare."""
+    """Looks partitions and offsets up at the brokers. Makes a consumer for each question: they are rare. May block."""
 
     def __init__(self, enumeration: KafkaEnumeration) -> None:
         self._enumeration = enumeration
 
     def partitions(self) -> Sequence[KafkaTopicPartition]:
+        """Return the existing partitions of the source's topics."""
         wanted = self._enumeration
         if wanted.partitions:
             return wanted.partitions
@@ -205,6 +192,7 @@ class BrokerLookup:
     def offsets(
         self, partitions: Sequence[KafkaTopicPartition], which: KafkaOffsetsInitializer
     ) -> Mapping[KafkaTopicPartition, int]:
+        """Resolve the initializer to offsets as of now."""
         with _asking(self._enumeration.config) as consumer:
             return OffsetQuestions(consumer, partitions).ask(which)
 
