@@ -25,7 +25,6 @@ def test_nothing_happens_unless_a_failpoint_is_armed() -> None:
     arm("")
     for point in Failpoint:
         reach(point)
-    assert not failpoints.is_armed()
 
 
 def test_a_failpoint_acts_at_the_time_that_was_asked_for_and_only_then() -> None:
