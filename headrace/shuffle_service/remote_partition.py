@@ -229,8 +229,7 @@ class RemoteResultPartition(ResultPartition):
         try:
             self._push().send(ALL_SUBPARTITIONS, sealed)
         finally:
-            for _ in range(self.subpartition_count):
-                lease.release()
+            lease.release(self.subpartition_count)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Push an event; blocking is ignored, as stored results are read later. NetworkError."""

@@ -257,8 +257,7 @@ class HybridPartition(StoredPartition):
         try:
             self._share(self._encode(sealed))
         finally:
-            for _ in self._subpartitions:
-                lease.release()
+            lease.release(self.subpartition_count)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Store an event for all subpartitions. StorageError."""

@@ -324,5 +324,4 @@ class SortMergePartition(StoredPartition):
 
 def _release(leases: Sequence[tuple[SegmentLease, int]]) -> None:
     for lease, references in leases:
-        for _ in range(references):
-            lease.release()
+        lease.release(references)
