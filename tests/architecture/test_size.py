@@ -11,26 +11,26 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 
 CEILINGS: Final = {
     "api": (43, 5_120),
-    "checkpoint": (22, 2_830),
+    "checkpoint": (22, 2_820),
     "cli": (59, 5_990),
     "client": (9, 730),
-    "cluster": (161, 17_770),
+    "cluster": (161, 17_730),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (59, 6_090),
     "datastream": (39, 400),
     "functions": (28, 3_050),
-    "gateways": (15, 1_130),
+    "gateways": (15, 1_120),
     "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_290),
-    "network": (82, 9_440),
+    "network": (82, 9_410),
     "operators": (49, 6_030),
     "rest": (79, 7_950),
     "rpc": (18, 2_610),
-    "shuffle_service": (13, 1_450),
+    "shuffle_service": (13, 1_440),
     "spark": (66, 8_220),
-    "state": (28, 3_610),
+    "state": (28, 3_600),
     "state_processor": (16, 2_190),
     "table": (7, 10),
     "task": (32, 4_320),
@@ -38,8 +38,8 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 100_550)
-THIN_PROTOCOLS_MAX: Final = 24
+WHEEL_CEILING: Final = (957, 100_420)
+THIN_PROTOCOLS_MAX: Final = 23
 """Protocols with at most one production implementation."""
 
 
