@@ -52,6 +52,7 @@ from headrace.graph.job_graph import (
     PartitionerSpec,
     VertexKind,
 )
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.service import RpcService
 from headrace.task.environment import TaskListener
@@ -140,6 +141,7 @@ class LoopbackDriver:
             run_blocking=_run_at_once,
             exit_process=_refuse_to_exit,
             on_terminated=lambda _: self._gone(worker_id),
+            partitions=ResultPartitionManager(worker_id.name),
         )
         executor = self._executors[worker_id] = TaskExecutor(self._rpc_service, setup)
         self._listener.worker_started(worker_id)

@@ -372,8 +372,6 @@ class CheckpointFailureReason(enum.Enum):
     CHECKPOINT_COORDINATOR_SUSPEND = "the job is no longer running"
     JOB_FAILOVER_REGION = "a region of the job restarts"
     TASK_FAILURE = "a task failed"
-    TASK_CHECKPOINT_FAILURE = "a task failed to take its part of the checkpoint"
-    UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = "a task could not be notified"
     TRIGGER_CHECKPOINT_FAILURE = "it could not be triggered"
 
     @property

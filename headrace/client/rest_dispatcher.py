@@ -246,9 +246,7 @@ class RestDispatcher(DispatcherGateway):
     async def request_job_configuration(self, job_id: JobId) -> JobConfiguration:
         return await self._message(JobConfiguration, "GET", _job(job_id, "config"))
 
-    async def request_accumulators(
-        self, job_id: JobId, metrics_age_max_ms: int = 0
-    ) -> dict[str, float]:
+    async def request_accumulators(self, job_id: JobId) -> dict[str, float]:
         return await self._message(dict[str, float], "GET", _job(job_id, "accumulators"))
 
     async def request_checkpoint_statistics(self, job_id: JobId) -> CheckpointStatistics:

@@ -66,7 +66,7 @@ def encode_error(error: BaseException) -> RemoteFailure:
     Never raises: an error that cannot be described (its `str`, its notes or its codec fail) travels by its name.
     """
     try:
-        return _encode(error, _CHAIN_MAX, is_context=False)
+        return _encode(error, _CHAIN_MAX)
     except Exception as failure:
         reason = f"it could not be described: {type(failure).__name__}: {_text_of(failure)}"
         return RemoteFailure(_class_name(type(error)), reason)
@@ -86,7 +86,7 @@ def decode_error(failure: RemoteFailure, origin: str) -> Exception:
     return error
 
 
-def _encode(error: BaseException, links_left: int, *, is_context: bool) -> RemoteFailure:
+def _encode(error: BaseException, links_left: int) -> RemoteFailure:
     cause = error.__cause__
     follows_context = cause is None and not error.__suppress_context__
     if follows_context:
@@ -101,9 +101,7 @@ def _encode(error: BaseException, links_left: int, *, is_context: bool) -> Remot
         notes=tuple(
             shorten_middle(str(note)) for note in getattr(error, "__notes__", ())[:_NOTES_MAX]
         ),
-        cause=None
-        if cause is None or links_left <= 1
-        else _encode(cause, links_left - 1, is_context=follows_context),
+        cause=None if cause is None or links_left <= 1 else _encode(cause, links_left - 1),
         is_context=follows_context,
     )
 

@@ -30,12 +30,13 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.types.rows import Row
 
 Hashes = npt.NDArray[np.int32]
-_ScalarHash = Callable[[Any, str], int]
+_ScalarHash = Callable[[Any], int]
 
 _U32: Final = np.uint32
 _MASK: Final = 0xFFFFFFFF
 _HASH_OF_TRUE: Final = 1231
 _HASH_OF_FALSE: Final = 1237
+_KEY_SELECTOR: Final = "the key selector"
 _NULL_REASON: Final = "is null: give such records a key of their own, or filter them out"
 _NAN_REASON: Final = "is NaN, which equals no other key"
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -49,22 +50,26 @@ class InvalidKeyError(HeadraceError):
 
     domain, recoverable = ErrorDomain.USER, False
 
-    def __init__(self, origin: str, reason: str) -> None:
+    def __init__(self, reason: str, origin: str = _KEY_SELECTOR) -> None:
         super().__init__(f"the key from {origin} {reason}")
+        self.reason = reason
         self.origin = origin
 
 
-def hash_keys(values: Sequence[Any], origin: str = "the key selector") -> Hashes:
+def hash_keys(values: Sequence[Any], origin: str = _KEY_SELECTOR) -> Hashes:
     """Hash Python values, shape (len(values),); InvalidKeyError names `origin`.
 
     Values of one plain class are hashed as an array, all others one by one with the same result.
     """
-    if type(None) in set(map(type, values)):
-        raise InvalidKeyError(origin, _NULL_REASON)
-    return _hash_objects(values, origin).view(np.int32)
+    try:
+        if type(None) in set(map(type, values)):
+            raise InvalidKeyError(_NULL_REASON)
+        return _hash_objects(values).view(np.int32)
+    except InvalidKeyError as error:
+        raise InvalidKeyError(error.reason, origin) from None
 
 
-def _hash_objects(values: Sequence[Any], origin: str) -> npt.NDArray[np.uint32]:
+def _hash_objects(values: Sequence[Any]) -> npt.NDArray[np.uint32]:
     classes = set(map(type, values))
     if len(classes) == 1:
         (cls,) = classes
@@ -75,48 +80,51 @@ def _hash_objects(values: Sequence[Any], origin: str) -> npt.NDArray[np.uint32]:
             except (pa.ArrowException, OverflowError, UnicodeEncodeError):
                 pass  # an integer beyond 64 bits, or half a surrogate pair
             else:
-                return _hash_plain(array, origin)
+                return _hash_plain(array)
         elif cls is tuple and len(set(map(len, values))) == 1 and values[0]:
-            return _combine([_hash_objects(field, origin) for field in zip(*values, strict=True)])
-    return np.array([_hash_of(value, origin) for value in values], dtype=np.uint32)
+            return _combine([_hash_objects(field) for field in zip(*values, strict=True)])
+    return np.array([_hash_of(value) for value in values], dtype=np.uint32)
 
 
-def _hash_plain(array: pa.Array, origin: str) -> npt.NDArray[np.uint32]:
+def _hash_plain(array: pa.Array) -> npt.NDArray[np.uint32]:
     """Hash undeclared texts and numbers; the latter so that equal ones of other classes have the same hash."""
     if pa.types.is_boolean(array.type):
         return array.to_numpy(zero_copy_only=False).astype(np.uint32)
     if not pa.types.is_floating(array.type):
-        return _hash_values(array, origin)
+        return _hash_values(array)
     values = array.to_numpy()
-    hashes = _hash_floats(values, origin)
+    hashes = _hash_floats(values)
     is_whole = np.floor(values) == values
     is_long = is_whole & (np.abs(values) < _LONG_MAX)
     hashes[is_long] = _fold_integers(values[is_long].astype(np.int64))
     for index in np.flatnonzero(is_whole & ~is_long).tolist():
-        hashes[index] = _hash_of_number(float(values[index]), origin)
+        hashes[index] = _hash_of_number(float(values[index]))
     return hashes
 
 
-def hash_key(value: Any, origin: str = "the key selector") -> int:
-    """Hash one Python value as `hash_keys` does, as an unsigned number of 32 bits. InvalidKeyError names `origin`."""
+def hash_key(value: Any) -> int:
+    """Hash one Python value as `hash_keys` does, as an unsigned number of 32 bits. InvalidKeyError."""
     if value is None:
-        raise InvalidKeyError(origin, _NULL_REASON)
-    return _hash_of(value, origin)
+        raise InvalidKeyError(_NULL_REASON)
+    return _hash_of(value)
 
 
 def hash_array(array: pa.Array, origin: str = "the key column") -> Hashes:
     """Hash the values of an Arrow array, shape (len(array),); InvalidKeyError names `origin`."""
-    if array.null_count:
-        raise InvalidKeyError(origin, _NULL_REASON)
-    return _hash_values(array, origin).view(np.int32)
+    try:
+        if array.null_count:
+            raise InvalidKeyError(_NULL_REASON)
+        return _hash_values(array).view(np.int32)
+    except InvalidKeyError as error:
+        raise InvalidKeyError(error.reason, origin) from None
 
 
-def _hash_values(array: pa.Array, origin: str) -> npt.NDArray[np.uint32]:
+def _hash_values(array: pa.Array) -> npt.NDArray[np.uint32]:
     """Hash an array without nulls."""
     kinds, arrow_type = pa.types, array.type
     if kinds.is_dictionary(arrow_type):
         # Indices are local to a batch: only decoded values may be hashed.
-        return _hash_nullable(array.dictionary, origin)[array.indices.to_numpy()]
+        return _hash_nullable(array.dictionary)[array.indices.to_numpy()]
     if kinds.is_string(arrow_type) or kinds.is_large_string(arrow_type):
         return _hash_texts(array)
     if kinds.is_boolean(arrow_type):
@@ -125,23 +133,23 @@ def _hash_values(array: pa.Array, origin: str) -> npt.NDArray[np.uint32]:
     if kinds.is_integer(arrow_type):
         return _fold_integers(array.to_numpy())
     if kinds.is_floating(arrow_type):
-        return _hash_floats(array.to_numpy(), origin)
+        return _hash_floats(array.to_numpy())
     if kinds.is_date32(arrow_type) or kinds.is_time32(arrow_type):
         return _fold_integers(array.view(pa.int32()).to_numpy())
     if kinds.is_timestamp(arrow_type) or kinds.is_time64(arrow_type) or kinds.is_date64(arrow_type):
         return _fold_integers(array.view(pa.int64()).to_numpy())
     if kinds.is_struct(arrow_type):
-        return _combine([_hash_nullable(field, origin) for field in array.flatten()])
-    return _hash_objects(array.to_pylist(), origin)
+        return _combine([_hash_nullable(field) for field in array.flatten()])
+    return _hash_objects(array.to_pylist())
 
 
-def _hash_nullable(array: pa.Array, origin: str) -> npt.NDArray[np.uint32]:
+def _hash_nullable(array: pa.Array) -> npt.NDArray[np.uint32]:
     """Hash a field inside a key: here null is a value like others, with hash 0."""
     if not array.null_count:
-        return _hash_values(array, origin)
+        return _hash_values(array)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     hashes = np.zeros(len(array), dtype=np.uint32)
-    hashes[valid] = _hash_values(array.drop_null(), origin)
+    hashes[valid] = _hash_values(array.drop_null())
     return hashes
 
 
@@ -160,9 +168,9 @@ def _fold_integers(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
     return (bits ^ (bits >> np.uint64(32))).astype(np.uint32)
 
 
-def _hash_floats(values: npt.NDArray[Any], origin: str) -> npt.NDArray[np.uint32]:
+def _hash_floats(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
     if np.isnan(values).any():
-        raise InvalidKeyError(origin, _NAN_REASON)
+        raise InvalidKeyError(_NAN_REASON)
     positive = values + 0.0  # -0.0 becomes 0.0
     if positive.dtype.itemsize < 8:
         return positive.astype(np.float32).view(np.uint32)
@@ -212,23 +220,21 @@ def _polynomials(
 # From here on: one Python value at a time, results in [0, 2^32).
 
 
-def _hash_of(value: Any, origin: str) -> int:
+def _hash_of(value: Any) -> int:
     function = _SCALAR_HASHES.get(type(value))
     if function is not None:
-        return function(value, origin)
+        return function(value)
     if isinstance(type(value).__eq__, FunctionType) and not isinstance(value, _OF_LIBRARIES):
-        return _hash_of_object(
-            value, origin
-        )  # compares as the user says, even if it is a text or a tuple
+        return _hash_of_object(value)  # compares as the user says, even if it is a text or a tuple
     for kind, scalar_hash in _SCALAR_HASHES.items():
         if isinstance(value, kind):
-            return scalar_hash(value, origin)
+            return scalar_hash(value)
     if isinstance(value, enum.Enum):
-        return _hash_of_text(value.name, origin)
-    return _hash_of_object(value, origin)
+        return _hash_of_text(value.name)
+    return _hash_of_object(value)
 
 
-def _hash_of_integer(value: int, origin: str) -> int:
+def _hash_of_integer(value: int) -> int:
     if _LONG_MIN <= value <= _LONG_MAX:
         return (value ^ (value >> 32)) & _MASK
     magnitude, combined = abs(value), 0
@@ -237,17 +243,17 @@ def _hash_of_integer(value: int, origin: str) -> int:
     return combined if value > 0 else -combined & _MASK
 
 
-def _hash_of_number(value: Any, origin: str) -> int:
+def _hash_of_number(value: Any) -> int:
     """Hash a number by its value, whatever its class: 2, 2.0 and Decimal(2) are one key to Python."""
     # A signaling NaN raises where it is compared.
     is_nan = value.is_nan() if isinstance(value, Decimal) else value != value
     if is_nan:
-        raise InvalidKeyError(origin, _NAN_REASON)
+        raise InvalidKeyError(_NAN_REASON)
     real: Any = value.real if isinstance(value, Complex) and value.imag == 0 else value
-    return _hash_of_real(real, origin)
+    return _hash_of_real(real)
 
 
-def _hash_of_real(value: Any, origin: str) -> int:
+def _hash_of_real(value: Any) -> int:
     conversions: tuple[tuple[type, _ScalarHash], ...] = (
         (int, _hash_of_integer),
         (float, _hash_of_double),
@@ -258,16 +264,16 @@ def _hash_of_real(value: Any, origin: str) -> int:
         except (TypeError, ValueError, OverflowError):
             continue
         if converted == value:
-            return hash_converted(converted, origin)
+            return hash_converted(converted)
     # Python hashes numbers alike in every process, unlike texts.
-    return _hash_of_integer(hash(value), origin)
+    return _hash_of_integer(hash(value))
 
 
-def _hash_of_double(value: float, origin: str) -> int:
-    return int(_hash_floats(np.array([value], dtype=np.float64), origin)[0])
+def _hash_of_double(value: float) -> int:
+    return int(_hash_floats(np.array([value], dtype=np.float64))[0])
 
 
-def _hash_of_text(value: str, origin: str) -> int:
+def _hash_of_text(value: str) -> int:
     combined = 0
     encoded = value.encode("utf-16-le", "surrogatepass")
     for low, high in zip(encoded[::2], encoded[1::2], strict=True):
@@ -275,82 +281,79 @@ def _hash_of_text(value: str, origin: str) -> int:
     return combined
 
 
-def _hash_of_bytes(value: bytes, origin: str) -> int:
+def _hash_of_bytes(value: bytes) -> int:
     combined = 1
     for byte in value:
         combined = (combined * 31 + (byte - 256 if byte > 127 else byte)) & _MASK
     return combined
 
 
-def _hash_of_fields(values: Sequence[Any], origin: str) -> int:
+def _hash_of_fields(values: Sequence[Any]) -> int:
     combined = 0
     for value in values:
-        combined = (combined * 31 + _hash_of(value, origin)) & _MASK
+        combined = (combined * 31 + _hash_of(value)) & _MASK
     return combined
 
 
-def _hash_of_set(values: frozenset[Any], origin: str) -> int:
-    return sum(_hash_of(value, origin) for value in values) & _MASK
+def _hash_of_set(values: frozenset[Any]) -> int:
+    return sum(_hash_of(value) for value in values) & _MASK
 
 
-def _hash_of_datetime(value: datetime, origin: str) -> int:
+def _hash_of_datetime(value: datetime) -> int:
     """Hash an aware one by its instant, a naive one by what it shows."""
     value = value.replace(fold=0)  # which does not count where datetimes of one zone are compared
     offset = value.utcoffset()
     if offset is None:
-        return _hash_of_text(value.isoformat(), origin)
-    return _hash_of_duration(value.replace(tzinfo=None) - _EPOCH - offset, origin)
+        return _hash_of_text(value.isoformat())
+    return _hash_of_duration(value.replace(tzinfo=None) - _EPOCH - offset)
 
 
-def _hash_of_time(value: time, origin: str) -> int:
+def _hash_of_time(value: time) -> int:
     value = value.replace(fold=0)
     offset = value.utcoffset()
     if offset is None:
-        return _hash_of_text(value.isoformat(), origin)
+        return _hash_of_text(value.isoformat())
     of_day = timedelta(
         hours=value.hour,
         minutes=value.minute,
         seconds=value.second,
         microseconds=value.microsecond,
     )
-    return _hash_of_duration(of_day - offset, origin)
+    return _hash_of_duration(of_day - offset)
 
 
-def _hash_of_duration(value: timedelta, origin: str) -> int:
-    return _hash_of_integer(value // _MICROSECOND, origin)
+def _hash_of_duration(value: timedelta) -> int:
+    return _hash_of_integer(value // _MICROSECOND)
 
 
-def _hash_of_numpy_time(value: Any, origin: str) -> int:
+def _hash_of_numpy_time(value: Any) -> int:
     if np.isnat(value):
-        raise InvalidKeyError(origin, "is NaT, which equals no other key")
+        raise InvalidKeyError("is NaT, which equals no other key")
     unit = "datetime64[us]" if isinstance(value, np.datetime64) else "timedelta64[us]"
-    return _hash_of(value.astype(unit).item(), origin)
+    return _hash_of(value.astype(unit).item())
 
 
-def _hash_of_path(value: PurePath, origin: str) -> int:
-    return _hash_of_text(value.as_posix().lower(), origin)  # lower: as paths of Windows compare
+def _hash_of_path(value: PurePath) -> int:
+    return _hash_of_text(value.as_posix().lower())  # lower: as paths of Windows compare
 
 
-def _hash_of_object(value: Any, origin: str) -> int:
+def _hash_of_object(value: Any) -> int:
     """Hash an object of a class that is known to compare by its fields: a data class with the equality it came with.
 
     How other classes compare only they know, and their `__hash__` may be another in each process, as that of a text is.
     """
     cls: type = type(value)
     if cls.__hash__ is None:
-        raise InvalidKeyError(origin, f"is a {cls.__name__}, which is not hashable: take a tuple")
+        raise InvalidKeyError(f"is a {cls.__name__}, which is not hashable: take a tuple")
     if cls.__eq__ is object.__eq__:
-        raise InvalidKeyError(
-            origin, f"is a {cls.__name__}, which has no __eq__ and __hash__ by value"
-        )
+        raise InvalidKeyError(f"is a {cls.__name__}, which has no __eq__ and __hash__ by value")
     if not _compares_by_fields(cls):
         raise InvalidKeyError(
-            origin,
             f"is a {cls.__name__}, whose own __eq__ and __hash__ may send equal keys to different subtasks: "
             "key by a tuple of the fields that count, or make it a frozen dataclass",
         )
     fields = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
-    return (31 * _hash_of_text(cls.__qualname__, origin) + _hash_of_fields(fields, origin)) & _MASK
+    return (31 * _hash_of_text(cls.__qualname__) + _hash_of_fields(fields)) & _MASK
 
 
 @lru_cache(maxsize=1024)
@@ -371,16 +374,16 @@ _SCALAR_HASHES: Final[dict[type, _ScalarHash]] = {
     bytes: _hash_of_bytes,
     frozenset: _hash_of_set,
     datetime: _hash_of_datetime,
-    date: lambda value, origin: _hash_of_integer(value.toordinal() - 719163, origin),
+    date: lambda value: _hash_of_integer(value.toordinal() - 719163),
     time: _hash_of_time,
     timedelta: _hash_of_duration,
     np.datetime64: _hash_of_numpy_time,
     np.timedelta64: _hash_of_numpy_time,
     np.bool_: _hash_of_number,
     Number: _hash_of_number,
-    UUID: lambda value, origin: _hash_of_integer(value.int, origin),
+    UUID: lambda value: _hash_of_integer(value.int),
     PurePath: _hash_of_path,
-    type(None): lambda value, _: 0,
+    type(None): lambda value: 0,
 }
 
 _ARROW_TYPES: Final[dict[type, pa.DataType]] = {

@@ -179,8 +179,8 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
 
     `size_bytes`: all its state, files of older checkpoints included; `written_bytes`: what was written for it.
     `uri` is empty where it lies in the driver's memory. `slowest`: each duration as long as in the subtask where it
-    was longest, bytes of all of them; `is_unaligned` where any subtask took it unaligned, `unaligned_count` of them.
-    `metadata_bytes`: size of the file that makes it complete.
+    was longest, bytes of all of them; `is_unaligned` where any subtask took it unaligned. `metadata_bytes`: size of the
+    file that makes it complete.
     """
 
     checkpoint_id: int
@@ -191,7 +191,6 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
     written_bytes: int
     uri: str
     slowest: CheckpointMetrics = CheckpointMetrics()
-    unaligned_count: int = 0
     metadata_bytes: int = 0
 
 
@@ -206,24 +205,12 @@ class FailedCheckpointInfo(msgspec.Struct, frozen=True):
     text: str
 
 
-class PendingCheckpointInfo(msgspec.Struct, frozen=True):
-    """A checkpoint or savepoint that is under way. `phase`: PREPARING, TRIGGERED, READY or PUBLISHING."""
-
-    checkpoint_id: int
-    kind: SnapshotKind
-    timestamp_ms: int
-    phase: str
-    acknowledged_count: int
-    subtask_count: int
-    waiting_for: tuple[str, ...]
-
-
 class CheckpointOverview(msgspec.Struct, frozen=True):
     """The newest checkpoints of a job as they stand, as JobDetails and metrics tell of them; no history.
 
-    `pending`: those under way. `uncommitted_ids`: those whose output is not all visible, and `blocking_sinks` why.
-    `paused_because` says why none is begun although one is due. `restored_timestamp_ms`: when the job, or a part of it,
-    last began with one; -1 if never.
+    `uncommitted_ids`: those whose output is not all visible, and `blocking_sinks` why. `paused_because` says why none
+    is begun although one is due. `restored_timestamp_ms`: when the job, or a part of it, last began with one; -1 if
+    never.
     """
 
     counts: CheckpointCounts = CheckpointCounts()
@@ -231,7 +218,6 @@ class CheckpointOverview(msgspec.Struct, frozen=True):
     latest_savepoint: CheckpointInfo | None = None
     latest_failed: FailedCheckpointInfo | None = None
     restored_id: int | None = None
-    pending: tuple[PendingCheckpointInfo, ...] = ()
     uncommitted_ids: tuple[int, ...] = ()
     blocking_sinks: tuple[str, ...] = ()
     paused_because: str = ""

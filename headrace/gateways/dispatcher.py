@@ -124,9 +124,7 @@ class DispatcherGateway(Protocol):
         """Return the job's settings over the cluster's."""
         ...
 
-    async def request_accumulators(
-        self, job_id: JobId, metrics_age_max_ms: int = 0
-    ) -> dict[str, float]:
+    async def request_accumulators(self, job_id: JobId) -> dict[str, float]:
         """Return the accumulators of JobResult as they stand."""
         ...
 

@@ -284,8 +284,8 @@ class JobGateway(Protocol):
         """Return the job's settings over the cluster's."""
         ...
 
-    async def request_accumulators(self, metrics_age_max_ms: int = 0) -> dict[str, float]:
-        """Return what JobResult says at the end, from task metrics that are at most so old."""
+    async def request_accumulators(self) -> dict[str, float]:
+        """Return what JobResult says at the end, as the tasks have it now."""
         ...
 
     async def request_checkpoint_statistics(self) -> CheckpointStatistics:

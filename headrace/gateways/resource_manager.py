@@ -145,25 +145,15 @@ class TaskManagerInfo(msgspec.Struct, frozen=True):
     decommissioned: str = ""
 
 
-class EndedTaskManager(msgspec.Struct, frozen=True):
-    """A TaskManager that was registered and is gone: as it was last, when its end was noticed, and why it ended."""
-
-    info: TaskManagerInfo
-    ended_ms: int
-    cause: str
-
-
 class ResourceOverview(msgspec.Struct, frozen=True):
     """The ResourceManager's view; `explanation` says which slots are missing and why, or is empty.
 
-    `ended_task_managers` are the last ones that ended, newest first. `start_failures_per_second`: workers that failed
-    before they registered, in the last minute.
+    `start_failures_per_second`: workers that failed before they registered, in the last minute.
     """
 
     task_managers: tuple[TaskManagerInfo, ...]
     pending_worker_count: int
     explanation: str = ""
-    ended_task_managers: tuple[EndedTaskManager, ...] = ()
     start_failures_per_second: float = 0.0
 
 

@@ -74,7 +74,6 @@ def create_app(
     guard: RestGuard,
     operations: Operations,
     programs: ProgramService,
-    routes: tuple[RestRoute, ...] = ROUTES,
 ) -> AsgiApplication:
     """Return the application of a cluster behind its guard."""
     settings, clock = cluster.settings, cluster.clock
@@ -90,7 +89,7 @@ def create_app(
         "state_reads": StateReads(),
     }
     has_spark_page = cluster.spark_page is not None
-    return guarded_app(routes, guard, settings, state, has_spark_page=has_spark_page)
+    return guarded_app(ROUTES, guard, settings, state, has_spark_page=has_spark_page)
 
 
 def guarded_app(

@@ -171,9 +171,9 @@ class RestClient:
         """Return the answer of POST, whose body is `{}` unless one is given."""
         return self._json("POST", path, {} if body is None else body, query)
 
-    def patch(self, path: str, body: Json = None, **query: object) -> Json:
+    def patch(self, path: str, **query: object) -> Json:
         """Return the answer of PATCH."""
-        return self._json("PATCH", path, body, query)
+        return self._json("PATCH", path, None, query)
 
     def delete(self, path: str, **query: object) -> Json:
         """Return the answer of DELETE."""

@@ -7,7 +7,6 @@ message arrives, in order.
 import asyncio
 import enum
 import functools
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -19,7 +18,6 @@ from headrace.rpc import codec
 from headrace.rpc.invocation import Respond
 from headrace.rpc.service import Route, RpcService
 
-_LOG = logging.getLogger(__name__)
 _CONNECT_METHOD: Final = "connect"
 
 
@@ -85,15 +83,13 @@ class LoopbackNetwork:
         """Services that are alive, by name."""
         return self._services
 
-    def create_service(
-        self, name: str, settings: Settings | None = None, clock: Clock | None = None
-    ) -> "LoopbackRpcService":
+    def create_service(self, name: str, clock: Clock | None = None) -> "LoopbackRpcService":
         """A process called `name`; the name is free again once that process has ended."""
         assert name not in self._services, f"a service named {name} is there already"
         service = LoopbackRpcService(
             name,
             self,
-            settings or self._settings,
+            self._settings,
             clock or self._clock,
             self._random,
             self._loop or asyncio.get_running_loop(),

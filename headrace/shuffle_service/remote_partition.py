@@ -229,13 +229,10 @@ class RemoteResultPartition(ResultPartition):
         try:
             self._push().send(ALL_SUBPARTITIONS, sealed)
         finally:
-            for _ in range(self.subpartition_count):
-                lease.release()
+            lease.release(self.subpartition_count)
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
-        """Push an event; priority and blocking are ignored, as stored results are read later. NetworkError."""
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
+        """Push an event; blocking is ignored, as stored results are read later. NetworkError."""
         self._push().send_event(event)
 
     def finish(self) -> None:

@@ -67,9 +67,7 @@ class ServedPartition(StoredPartition):
         """Not supported: results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Not supported: results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 

@@ -88,11 +88,6 @@ class WriteBudget:
         self._grants: dict[Hashable, int] = {}
         self.granted = 0
 
-    @property
-    def writer_count(self) -> int:
-        """Writers that were given memory and have not left."""
-        return len(self._grants)
-
     def enter(self, writer: Hashable) -> int:
         """Return how much a new writer may use."""
         assert writer not in self._grants

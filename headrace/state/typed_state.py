@@ -107,10 +107,6 @@ class TypedStateBackend(KeyedStateBackend, Snapshotable, Generic[Handle]):
         """Return a source of live rows for each state."""
 
     @abstractmethod
-    def total_entry_count(self) -> int:
-        """Return the number of entries of all states, for tests that nothing is left behind."""
-
-    @abstractmethod
     def close(self) -> None:
         """Release all resources; idempotent."""
 

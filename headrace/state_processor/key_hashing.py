@@ -78,7 +78,7 @@ def key_groups_in(rows: pa.Table, hashing: KeyHashing, max_parallelism: int) -> 
         stored = rows.column(KEY_HASH_COLUMN)
         if stored.null_count:
             raise InvalidKeyError(
-                f"the column {KEY_HASH_COLUMN}", "is null: each row has the hash of its key"
+                "is null: each row has the hash of its key", f"the column {KEY_HASH_COLUMN}"
             )
         hashes = stored.to_numpy().astype(np.int32)
         return key_groups_of(hashes, max_parallelism)

@@ -68,14 +68,12 @@ def missing_explained(*snapshot_uris: str) -> Generator[None, None, None]:
 
 
 @contextlib.contextmanager
-def held(
-    snapshot_uri: str, *, duration_ms: int = LEASE_DURATION_MS, clock: Clock | None = None
-) -> Generator[None, None, None]:
+def held(snapshot_uri: str, *, clock: Clock | None = None) -> Generator[None, None, None]:
     """Keep a snapshot from being deleted while the block runs, if this process may write there.
 
     SnapshotSubsumedError where it is gone already.
     """
-    taken = take_lease(snapshot_uri, holder_text(), duration_ms=duration_ms, clock=clock)
+    taken = take_lease(snapshot_uri, holder_text(), clock=clock)
     if taken is None:
         yield
         return
@@ -84,7 +82,7 @@ def held(
 
     def renew() -> None:
         lease = taken
-        while not is_over.wait(duration_ms / 3000):
+        while not is_over.wait(LEASE_DURATION_MS / 3000):
             try:
                 lease = lease.renewed()
             except SnapshotSubsumedError:

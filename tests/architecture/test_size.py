@@ -21,23 +21,23 @@ CEILINGS: Final = {
     "checkpoint": (21, 2_710),
     "cli": (58, 6_010),
     "client": (9, 730),
-    "cluster": (164, 17_870),
+    "cluster": (164, 17_820),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (59, 6_090),
     "datastream": (39, 400),
     "functions": (29, 3_050),
-    "gateways": (16, 1_130),
+    "gateways": (16, 1_120),
     "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_290),
-    "network": (83, 9_440),
+    "network": (83, 9_410),
     "operators": (49, 6_030),
     "rest": (80, 7_960),
     "rpc": (18, 2_610),
-    "shuffle_service": (13, 1_450),
+    "shuffle_service": (13, 1_440),
     "spark": (67, 8_270),
-    "state": (28, 3_610),
+    "state": (28, 3_600),
     "state_processor": (16, 2_190),
     "table": (7, 10),
     "task": (32, 4_280),
@@ -45,7 +45,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (963, 100_560)
+WHEEL_CEILING: Final = (963, 100_450)
 
 
 def test_each_folder_has_a_ceiling() -> None:

@@ -90,7 +90,6 @@ def _overview() -> list[str]:
             f"{frame.LAYOUT.size} bytes{' + markers' if frame.HAS_MARKERS else ''}",
             "yes" if frame.HAS_BODY else "no",
             "yes" if frame.HAS_CHECKSUM else "no",
-            str(frame.SINCE_VERSION),
             _split_direction(frame)[1],
         )
         for frame in framing.declared_frames()
@@ -100,7 +99,7 @@ def _overview() -> list[str]:
         *table(
             (
                 *("id", "frame", "direction", "sent by", "header"),
-                *("body", "checksum", "since", "meaning"),
+                *("body", "checksum", "meaning"),
             ),
             rows,
         ),

@@ -44,6 +44,7 @@ THIN_PROTOCOLS: Final = {
     "ResourceManagerGateway": "a gateway of RPC",
     "RunningTask": "tests of the TaskExecutor put tasks without a data plane here",
     "ShuffleServiceGateway": "a gateway of RPC",
+    "StoredPartitions": "tests of the TaskExecutor put partitions without a data plane here",
     "SubtaskContext": "users' functions see it; operators lie above functions",
     "SubtaskReportGateway": "a gateway of RPC",
     "TaskExecutorGateway": "a gateway of RPC",

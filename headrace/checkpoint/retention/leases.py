@@ -31,7 +31,7 @@ from headrace.checkpoint.storage.file_systems import (
 )
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import DECODE_ERRORS
-from headrace.core.randomness import SeededRandom, system_random
+from headrace.core.randomness import system_random
 
 _LOG: Final = logging.getLogger(__name__)
 LEASES_FOLDER: Final = "_leases"
@@ -113,14 +113,13 @@ def take_lease(
     *,
     duration_ms: int = LEASE_DURATION_MS,
     clock: Clock | None = None,
-    random: SeededRandom | None = None,
 ) -> Lease | None:
     """Return a lease on a snapshot; None if this process may not write there: then files may go at any time.
 
     `holder`: a description of the reader, for people. SnapshotSubsumedError if the snapshot does not exist any more.
     """
     clock = SystemClock() if clock is None else clock
-    token = (system_random() if random is None else random).randbytes(8).hex()
+    token = system_random().randbytes(8).hex()
     now_ms = clock.now_ms()
     lease = Lease(snapshot_uri, token, holder, duration_ms, now_ms, clock=clock)
     if not is_published(snapshot_uri):

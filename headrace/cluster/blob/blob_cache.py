@@ -42,8 +42,6 @@ class BlobCache:
         self._blobs: dict[tuple[JobId, BlobKey], asyncio.Future[None]] = {}
         # How often each job came or went: a deletion that was planned before the last time is void.
         self._versions: dict[JobId, int] = {}
-        self.fetched_count = 0
-        """Number of blobs that were fetched; tries that failed do not count."""
 
     @property
     def directory(self) -> Path | None:
@@ -105,7 +103,6 @@ class BlobCache:
             # The next attempt of the task tries again.
             self._blobs.pop((job_id, key), None)
             raise
-        self.fetched_count += 1
 
     async def _fetch(self, job_id: JobId, key: BlobKey, server_address: str) -> None:
         server = self._endpoint.rpc_service.gateway(server_address, BlobServerGateway)

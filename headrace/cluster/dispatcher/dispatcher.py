@@ -183,12 +183,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             lambda ended: ended.job.configuration,
         )
 
-    async def request_accumulators(
-        self, job_id: JobId, metrics_age_max_ms: int = 0
-    ) -> dict[str, float]:
+    async def request_accumulators(self, job_id: JobId) -> dict[str, float]:
         return await self._read_job(
             job_id,
-            lambda running: running.request_accumulators(metrics_age_max_ms),
+            lambda running: running.request_accumulators(),
             lambda ended: ended.job.result.accumulators,
         )
 

@@ -425,8 +425,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def request_job_configuration(self) -> JobConfiguration:
         return self._information.configuration
 
-    async def request_accumulators(self, metrics_age_max_ms: int = 0) -> dict[str, float]:
-        await self.task_managers.refresh_metrics(metrics_age_max_ms)
+    async def request_accumulators(self) -> dict[str, float]:
+        await self.task_managers.refresh_metrics()
         return self._information.accumulators
 
     async def request_checkpoint_statistics(self) -> CheckpointStatistics:

@@ -92,7 +92,7 @@ ENDED_TASK_MANAGERS_MAX: Final = ConfigOption(
     "headrace.resourcemanager.ended-task-managers",
     int,
     100,
-    "TaskManagers that have ended whose facts and log files are kept; files of those that ended before are deleted.",
+    "TaskManagers that have ended whose log files are kept; files of those that ended before are deleted.",
 )
 LOG_COPY_SIZE: Final = ConfigOption(
     "headrace.logs.copy-size",

@@ -286,7 +286,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         task_manager = self._task_managers.remove(worker_id)
         if task_manager is None:
             return False
-        self._remember(task_manager, cause)
+        self._remember(task_manager)
         self._heartbeats.unmonitor_target(worker_id)
         self._lock_witness.forget(worker_id)
         self.spawn(self._copy_last_lines(task_manager), f"copy the last lines of {worker_id}")
@@ -338,9 +338,8 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             task_manager.registration.location.host, self.clock.monotonic_ms()
         )
 
-    def _remember(self, task_manager: RegisteredTaskManager, cause: str) -> None:
-        described = task_manager.describe(self._slots.matching)
-        self._inspection.task_manager_ended(described, cause)
+    def _remember(self, task_manager: RegisteredTaskManager) -> None:
+        self._inspection.task_manager_ended(task_manager.describe(self._slots.matching))
 
     # Results that outlive their jobs
 
@@ -420,7 +419,6 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             infos,
             self._workers.pending_count,
             explanation,
-            self._inspection.ended.describe(),
             self._workers.start_failures_per_second,
         )
 
@@ -518,7 +516,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def _stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
         task_manager = self._task_managers.remove(worker_id)
         if task_manager is not None:
-            self._remember(task_manager, cause)
+            self._remember(task_manager)
             self._heartbeats.unmonitor_target(worker_id)
             self._lock_witness.forget(worker_id)
             self._slots.handle(TaskManagerRemoved(worker_id))

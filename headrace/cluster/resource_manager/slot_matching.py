@@ -332,11 +332,6 @@ class SlotMatching:
         """Return whether a TaskManager has told which slots it has."""
         return bool(self._slots.get(resource_id))
 
-    def slot_counts(self, resource_id: ResourceId) -> tuple[int, int]:
-        """Number of slots and of free slots of a TaskManager."""
-        slots = self.slots_of(resource_id)
-        return len(slots), sum(slot.allocation_id is None for slot in slots)
-
     def slots_of(self, resource_id: ResourceId) -> tuple[SlotInfo, ...]:
         """Return every slot of a TaskManager with the job that has it, or is about to get it.
 
@@ -382,12 +377,6 @@ class SlotMatching:
     def change_number(self, resource_id: ResourceId) -> int:
         """Grows whenever a slot of the TaskManager changes hands by anything but a report."""
         return self._change_numbers.get(resource_id, 0)
-
-    def acquired_count(self, job_id: JobId) -> int:
-        """Slots that a job has or is about to get."""
-        return sum(
-            slot.job_id == job_id for slots in self._slots.values() for slot in slots.values()
-        )
 
     def _apply_report(self, resource_id: ResourceId, reported: Sequence[SlotStatus]) -> None:
         slots = self._slots[resource_id]

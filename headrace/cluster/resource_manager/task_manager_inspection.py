@@ -29,7 +29,7 @@ from headrace.core.process.log_files import (
 from headrace.core.process.stack_sampler import DURATION_MAX_MS, StackSamples, merged_samples
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.errors import StackSamplerBusyError, UnknownTaskManagerError
-from headrace.gateways.resource_manager import EndedTaskManager, TaskManagerInfo
+from headrace.gateways.resource_manager import TaskManagerInfo
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import RpcError
@@ -46,34 +46,29 @@ _LOOK_MS: Final = 5
 
 
 class EndedTaskManagers:
-    """The last `count_max` TaskManagers that were registered and are gone, for people who ask why. Pure.
+    """The last `count_max` TaskManagers that were registered and are gone, as they were last. Pure.
 
     The one that ended first is forgotten first; log files are kept as long as their TaskManager is remembered.
     """
 
     def __init__(self, count_max: int) -> None:
         self._count_max: Final = count_max
-        self._ended: dict[ResourceId, EndedTaskManager] = {}
+        self._ended: dict[ResourceId, TaskManagerInfo] = {}
 
     def __contains__(self, resource_id: ResourceId) -> bool:
         return resource_id in self._ended
 
     def find(self, resource_id: ResourceId) -> TaskManagerInfo | None:
         """Return one of them as it was last, or None."""
-        found = self._ended.get(resource_id)
-        return None if found is None else found.info
+        return self._ended.get(resource_id)
 
-    def add(self, ended: EndedTaskManager) -> tuple[ResourceId, ...]:
+    def add(self, ended: TaskManagerInfo) -> tuple[ResourceId, ...]:
         """Remember one; return those that are forgotten for it. None comes back: a lost one may not register again."""
-        self._ended[ended.info.resource_id] = ended
+        self._ended[ended.resource_id] = ended
         forgotten = tuple(self._ended)[: max(0, len(self._ended) - self._count_max)]
         for resource_id in forgotten:
             del self._ended[resource_id]
         return forgotten
-
-    def describe(self) -> tuple[EndedTaskManager, ...]:
-        """Return all of them, those that ended last first."""
-        return tuple(reversed(self._ended.values()))
 
 
 class TaskManagerInspection:
@@ -99,11 +94,10 @@ class TaskManagerInspection:
         self.ended: Final = EndedTaskManagers(count_max)
         """Those that ended, to be read only; `task_manager_ended` adds to them."""
 
-    def task_manager_ended(self, info: TaskManagerInfo, cause: str) -> None:
+    def task_manager_ended(self, info: TaskManagerInfo) -> None:
         """Remember one that is gone, and delete the log files of one that is forgotten for it."""
-        now_ms = self._endpoint.clock.now_ms()
         folder = self._log_folder
-        for forgotten in self.ended.add(EndedTaskManager(info, now_ms, cause)):
+        for forgotten in self.ended.add(info):
             if folder is not None:
                 self._endpoint.spawn(self._delete(folder, forgotten), f"log files of {forgotten}")
 

@@ -35,21 +35,6 @@ class StoredPartitions(Protocol):
         ...
 
 
-class NoPartitions:
-    """No results, for a TaskExecutor whose tasks have no data plane."""
-
-    partition_count = 0
-
-    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        pass
-
-    def holds(self, partition_id: ResultPartitionId) -> bool:
-        return False
-
-    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
-        pass
-
-
 class ClusterPartitions:
     """Cluster partitions of one TaskManager. `stored` knows them and the results of jobs."""
 

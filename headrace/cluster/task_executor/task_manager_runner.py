@@ -107,7 +107,6 @@ class EndRequest:
 def run_task_manager(
     configuration: TaskManagerConfiguration,
     *,
-    on_started: Callable[[TaskManagerLocation], None] | None = None,
     should_stop: EndRequest | None = None,
     exit_process: Callable[[str], None] | None = None,
     output: PrintedOutput | None = None,
@@ -132,7 +131,6 @@ def run_task_manager(
                 configuration,
                 control,
                 task_manager,
-                on_started,
                 should_stop or EndRequest(),
                 exits,
                 exit_after,
@@ -322,7 +320,6 @@ def _serve(
     configuration: TaskManagerConfiguration,
     control: EventLoopThread,
     task_manager: LocalTaskManager,
-    on_started: Callable[[TaskManagerLocation], None] | None,
     should_stop: EndRequest,
     exit_process: Callable[[str], None],
     exit_after: Callable[[BaseException], None],
@@ -350,8 +347,6 @@ def _serve(
         lock.start()
     watcher = ProcessWatcher(SystemClock(), control.loop.call_soon_threadsafe).start()
     sender = None if output is None else OutputSender(output, control, rpc_service)
-    if on_started is not None:
-        on_started(task_manager.location)
 
     def tell_exit(reason: str) -> None:
         executor.call_async(lambda: executor.say_goodbye(reason)).result(_TELL_TIMEOUT_S)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.cluster.task_executor.cluster_partitions import NoPartitions, StoredPartitions
+from headrace.cluster.task_executor.cluster_partitions import StoredPartitions
 from headrace.cluster.task_executor.deployment import TaskFactory
 from headrace.cluster.task_executor.task_local_state import TaskLocalState
 from headrace.core.errors import HeadraceError
@@ -42,11 +42,11 @@ class TaskManagerServices:
     run_blocking: BlockingRunner
     exit_process: Callable[[str], None]
     on_terminated: Callable[[str], None]
+    partitions: StoredPartitions
     scratch: Path | None = None
     local_copies: TaskLocalState | None = None
     process_metrics: Callable[[], dict[str, float]] = dict[str, float]
     metric_registry: MetricRegistry | None = None
-    partitions: StoredPartitions = field(default_factory=NoPartitions)
     measure_memory: Callable[[], MemoryUsage | None] = lambda: None
     log_folder: Path | None = None
     lock_watcher_address: Callable[[], str] = str

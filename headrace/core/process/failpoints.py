@@ -120,11 +120,6 @@ def arm_with(point: Failpoint, act: Callable[[], None], *, time: int = 1) -> Non
     _armed[point] = _Armed(act, time, None)
 
 
-def is_armed() -> bool:
-    """Return whether anything may happen at some failpoint."""
-    return bool(_armed or _files)
-
-
 def disarm() -> None:
     """Make all failpoints harmless."""
     _armed.clear()

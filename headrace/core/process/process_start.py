@@ -46,9 +46,9 @@ def process_start_ms(pid: int, proc: Path = _PROC) -> int:
     return boot_s * 1000 + ticks * 1000 // os.sysconf("SC_CLK_TCK") if ticks else 0
 
 
-def parent_pid(pid: int, proc: Path = _PROC) -> int:
+def parent_pid(pid: int) -> int:
     """Return the process that started this one, or inherited it; 0 where it has ended, or nobody tells."""
-    return _number(pid, _PARENT, proc)
+    return _number(pid, _PARENT, _PROC)
 
 
 def _number(pid: int, place: int, proc: Path) -> int:

@@ -31,11 +31,6 @@ TextFunction = Callable[[Any], str]
 _DECIMAL_NOTATION: Final = range(-3, 7)  # powers of ten that Java writes without an exponent
 
 
-def text_of(value: Any, type_info: TypeInformation) -> str:
-    """Return the text of one record of `type_info`."""
-    return text_function(type_info)(value)
-
-
 @lru_cache(maxsize=1024)
 def text_function(type_info: TypeInformation) -> TextFunction:
     """Return the function from a record of `type_info` to its text: ask once, then call it for each record."""

@@ -51,9 +51,9 @@ class SegmentLease:
         self.count = count
         self.references = references
 
-    def release(self) -> None:
-        """Take one holder away; any thread."""
-        self.pool.release([self])
+    def release(self, holder_count: int = 1) -> None:
+        """Take holders away; any thread."""
+        self.pool.release([self] * holder_count)
 
 
 class LocalBufferPool:

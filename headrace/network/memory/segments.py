@@ -81,11 +81,6 @@ class SegmentMemory:
         self._closing: list[SegmentRegion] = []
 
     @property
-    def is_mapped(self) -> bool:
-        """Return whether there is memory to receive into."""
-        return self._mapping is not None
-
-    @property
     def free_page_count(self) -> int:
         """Pages that belong to no region."""
         return self._buddies.free_page_count
@@ -169,7 +164,6 @@ class SegmentRegion:
         self.segment_bytes: Final = memory.page_bytes << order
         self.pin_budget: Final = pin_budget
         self.count = len(pages)
-        self.copied_count = 0
         # Appended to by finalisers on any thread.
         self.free: Final = deque(pages)
         self.unpinned: Final[deque[None]] = deque()
@@ -202,7 +196,6 @@ class SegmentRegion:
             self._pinned_count += 1
             segment.is_pinned = True
             return body
-        self.copied_count += 1
         return pa.py_buffer(body.to_pybytes())
 
 

@@ -102,11 +102,9 @@ class PipelinedResultPartition(ResultPartition):
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         self.subpartitions[index].add_data(sealed, lease)
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         for subpartition in self.subpartitions:
-            subpartition.add_event(event, is_priority=is_priority, blocks_upstream=blocks_upstream)
+            subpartition.add_event(event, blocks_upstream=blocks_upstream)
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]

@@ -152,20 +152,14 @@ class PipelinedSubpartition:
         for call in calls:
             call()
 
-    def add_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
-        """Append an event, or with priority insert it behind those with priority that wait already."""
-        element = QueuedEvent(event, is_priority, blocks_upstream)
+    def add_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
+        """Append an event; dropped where the consumer is gone."""
         with self._lock:
             if self._is_released or self._failure is not None:
                 return
-            if is_priority:
-                calls = self._insert_with_priority(element)
-            else:
-                calls = self._listener_if_empty()
-                self._queue.append(element)
-                self._is_recovering |= isinstance(event, EndOfOutputChannelState)
+            calls = self._listener_if_empty()
+            self._queue.append(QueuedEvent(event, blocks_upstream=blocks_upstream))
+            self._is_recovering |= isinstance(event, EndOfOutputChannelState)
         for call in calls:
             call()
 

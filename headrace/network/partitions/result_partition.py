@@ -73,10 +73,8 @@ class ResultPartition(ABC):
         """Give the same batch to every subpartition; its lease counts one reference for each."""
 
     @abstractmethod
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
-        """Give an event to every subpartition; see QueuedEvent. Nothing overtakes or blocks where nobody reads yet."""
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
+        """Give an event to every subpartition; see QueuedEvent. Nothing blocks where nobody reads yet."""
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]

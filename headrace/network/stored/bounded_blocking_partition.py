@@ -63,27 +63,24 @@ class BoundedBlockingPartition(StoredPartition):
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Store a batch. StorageError, as on a full disk, of this or an earlier batch."""
-        try:
-            self._append(self._indexes[index : index + 1], self._encode(sealed))
-        finally:
-            lease.release()
+        self._store(self._indexes[index : index + 1], sealed, lease)
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Store a batch once, for all subpartitions. StorageError."""
-        try:
-            self._append(self._indexes, self._encode(sealed))
-        finally:
-            for _ in self._indexes:
-                lease.release()
+        self._store(self._indexes, sealed, lease)
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         self._append(self._indexes, prepare_event(event))
 
-    def _encode(self, sealed: SealedBatch) -> PreparedElement:
-        sealed.write(self._batch_writer)
-        return prepare_batch(sealed, sealed.body(), self._schemas, self._compressor)
+    def _store(
+        self, indexes: Sequence[ElementIndex], sealed: SealedBatch, lease: SegmentLease
+    ) -> None:
+        try:
+            sealed.write(self._batch_writer)
+            element = prepare_batch(sealed, sealed.body(), self._schemas, self._compressor)
+            self._append(indexes, element)
+        finally:
+            lease.release(len(indexes))
 
     def _append(self, indexes: Sequence[ElementIndex], element: PreparedElement) -> None:
         if self.is_released:

@@ -257,12 +257,9 @@ class HybridPartition(StoredPartition):
         try:
             self._share(self._encode(sealed))
         finally:
-            for _ in self._subpartitions:
-                lease.release()
+            lease.release(self.subpartition_count)
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Store an event for all subpartitions. StorageError."""
         self._share(encode_stored_event(event))
 

@@ -192,9 +192,7 @@ class SortMergePartition(StoredPartition):
         self._shared.append(sealed)
         self._spill_if_full(sealed)
 
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Store an event for all subpartitions. StorageError."""
         self.spill()
         self._write(lambda: self._write_shared_region([prepare_event(event)]))
@@ -326,5 +324,4 @@ class SortMergePartition(StoredPartition):
 
 def _release(leases: Sequence[tuple[SegmentLease, int]]) -> None:
     for lease, references in leases:
-        for _ in range(references):
-            lease.release()
+        lease.release(references)

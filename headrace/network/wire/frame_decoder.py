@@ -104,11 +104,6 @@ class FrameDecoder:
             frames.append(frame)
         return frames
 
-    @property
-    def is_between_frames(self) -> bool:
-        """Return whether nothing of an unfinished frame is held."""
-        return self._body is None and self._start == self._end
-
     def _move_to_front(self) -> None:
         held = self._end - self._start
         self._staging[:held] = self._staging[self._start : self._end]

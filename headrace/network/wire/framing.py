@@ -67,7 +67,6 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     """Base of all frames. The last fields may be `markers` and `body`, in this order."""
 
     FRAME_ID: ClassVar[int]
-    SINCE_VERSION: ClassVar[int]
     LAYOUT: ClassVar[struct.Struct]
     HAS_MARKERS: ClassVar[bool] = False
     HAS_BODY: ClassVar[bool] = False
@@ -86,15 +85,13 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
         raise NotImplementedError
 
 
-def frame(
-    *, id: int, layout: str, since: int = 1, has_checksum: bool = False
-) -> Callable[[type[F]], type[F]]:
+def frame(*, id: int, layout: str, has_checksum: bool = False) -> Callable[[type[F]], type[F]]:
     """Register a frame class: `layout` lists its header fields, except `markers` and `body`, for `struct`."""
 
     def decorate(cls: type[F]) -> type[F]:
         assert id not in _FRAMES and id not in _RESERVED, f"frame id {id} is declared twice"
         names = list(cls.__struct_fields__)
-        cls.FRAME_ID, cls.SINCE_VERSION, cls.LAYOUT = id, since, struct.Struct(layout)
+        cls.FRAME_ID, cls.LAYOUT = id, struct.Struct(layout)
         cls.HAS_MARKERS, cls.HAS_BODY = "markers" in names, "body" in names
         cls.HAS_CHECKSUM = has_checksum
         if "header_values" not in cls.__dict__:

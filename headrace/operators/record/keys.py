@@ -82,8 +82,8 @@ class KeyByOperator(OneInputOperator):
             if array.null_count:
                 # Inside composite keys null is hashable; but whoever groups by a column means its values.
                 raise InvalidKeyError(
-                    f"column '{name}' ({self._origin})",
                     "is null: give such records a key of their own, or filter them out",
+                    f"column '{name}' ({self._origin})",
                 )
         origin = f"column '{', '.join(self._columns)}' ({self._origin})"
         names = data_schema(self._key_type).names

@@ -192,7 +192,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     async def request_job_configuration(self) -> JobConfiguration:
         return self._configuration
 
-    async def request_accumulators(self, metrics_age_max_ms: int = 0) -> dict[str, float]:
+    async def request_accumulators(self) -> dict[str, float]:
         return self._progress.accumulators
 
     async def request_checkpoint_statistics(self) -> CheckpointStatistics:

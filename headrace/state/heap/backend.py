@@ -153,7 +153,3 @@ class HeapKeyedStateBackend(TypedStateBackend[HeapState]):
     def key_count(self, name: str) -> int:
         handle = self._handles.get(name)
         return 0 if handle is None else len(handle.entries)
-
-    def total_entry_count(self) -> int:
-        """Return the number of entries of all states, for tests that nothing is left behind."""
-        return sum(len(handle.entries) for handle in self._handles.values())

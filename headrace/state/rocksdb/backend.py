@@ -157,10 +157,6 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
     def key_count(self, name: str) -> int:
         return len(self._entries(name)) if name in self._handles else 0
 
-    def total_entry_count(self) -> int:
-        """Return the number of entries of all states, for tests that nothing is left behind."""
-        return sum(map(self.key_count, self._handles))
-
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenRocksDB":
         """Return the present state: its files after a flush, or iterators over its rows."""
         forms = list(self._forms.values())

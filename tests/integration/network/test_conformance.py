@@ -46,6 +46,7 @@ from tests.unit.network.exchange import (
 
 pytestmark = pytest.mark.integration
 TEXTS = BatchType(Types.STRING())
+UNALIGNED = CheckpointBarrier(7, 0, CheckpointOptions(alignment=AlignmentMode.UNALIGNED))
 
 
 def texts(values: list[str]) -> RecordBatch:
@@ -326,13 +327,15 @@ def test_one_stalled_channel_does_not_stop_its_neighbour(edge: Callable[..., Edg
     stalled_sink.partition.release()
 
 
-def test_a_priority_event_overtakes_what_waits_on_its_channel(edge: Callable[..., Edge]) -> None:
+def test_an_unaligned_barrier_overtakes_what_waits_on_its_channel(
+    edge: Callable[..., Edge],
+) -> None:
     ends = edge()
     sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
     for start in range(0, 50, 10):
         sink.emit(numbers(start, 10))
         sink.flush_all()
-    sink.partition.emit_event(EndOfData(StopMode.NO_DRAIN), is_priority=True)
+    sink.emit_barrier(UNALIGNED)
     sink.finish()
     sink.close()
     source.request_partitions()
@@ -340,7 +343,7 @@ def test_a_priority_event_overtakes_what_waits_on_its_channel(edge: Callable[...
     source.close()
     assert isinstance(elements[0], EventElement)
     assert values_of(elements) == list(range(50))
-    assert events_of(elements) == [EndOfData(StopMode.NO_DRAIN), EndOfPartition()]
+    assert events_of(elements) == [UNALIGNED, EndOfPartition()]
 
 
 def test_barriers_and_their_cancellations_arrive_as_they_were_sent(
@@ -372,10 +375,10 @@ def test_nothing_follows_a_blocking_event_until_its_channel_is_resumed(
         sink.emit(numbers(round_number * 10, 10))
         sink.flush_all()
         # What overtakes is the proof that whatever could have come has come.
-        sink.partition.emit_event(EndOfData(), is_priority=True)
+        sink.emit_barrier(UNALIGNED)
         events = [next_element(source), next_element(source)]
         assert {str(event) for event in events_of([e for e in events if e])} == {
-            str(EndOfData()),
+            str(UNALIGNED),
             str(EndOfData(StopMode.NO_DRAIN)),
         }
         assert source.poll() is None

@@ -42,6 +42,7 @@ from headrace.testing.operator_harness import (
 )
 from headrace.testing.operator_ways import run_all_ways
 from tests.unit.operators.window_specs import window_spec
+from tests.unit.state.entries import total_entry_count
 
 FIRST = [lambda value: value[0]]
 SIDE = OutputTag("side", Types.STRING())
@@ -337,7 +338,7 @@ def test_lateness_is_of_no_concern_to_windows_on_the_clock() -> None:
     harness.perform(TimeAt(5))
     assert harness.output.rows == [(0, 5, 2)]
     operator: Any = harness.operator
-    assert operator._backend.total_entry_count() == 0
+    assert total_entry_count(operator._backend) == 0
 
 
 def test_both_sides_of_connected_streams_see_one_state_and_set_one_timer() -> None:

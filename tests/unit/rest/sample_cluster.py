@@ -344,9 +344,7 @@ class SampleDispatcher:
         self._job("request_job_configuration", job_id)
         return JobConfiguration(self.settings, "No restart strategy", 2, False, {"year": "2013"})
 
-    async def request_accumulators(
-        self, job_id: JobId, metrics_age_max_ms: int = 0
-    ) -> dict[str, float]:
+    async def request_accumulators(self, job_id: JobId) -> dict[str, float]:
         self._job("request_accumulators", job_id)
         return {"Count.cities": 7.0}
 

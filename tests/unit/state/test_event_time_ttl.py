@@ -19,6 +19,7 @@ from headrace.functions.windowing.assigners import GlobalWindows
 from headrace.functions.windowing.triggers import CountTrigger, Trigger, TriggerResult
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt, snapshot
 from tests.unit.operators.window_specs import window_spec
+from tests.unit.state.entries import total_entry_count
 from tests.unit.state.ttl_states import (
     ALL_KINDS,
     Home,
@@ -65,7 +66,7 @@ def test_the_watermark_at_timestamp_plus_time_to_live_lets_it_expire(describe: A
     assert read(state, descriptor) == 1
     home.event_clock.advance(110)
     assert read(state, descriptor) is None
-    assert home.backend.total_entry_count() == 0
+    assert total_entry_count(home.backend) == 0
 
 
 @ALL_KINDS

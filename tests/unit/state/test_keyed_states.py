@@ -25,6 +25,7 @@ from headrace.functions.state import (
 from headrace.state.backend import StateAccessError
 from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.typed_state import TypedStateBackend
+from tests.unit.state.entries import total_entry_count
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 VALUE = ValueStateDescriptor("value", Types.INT())
@@ -279,7 +280,7 @@ def test_a_value_of_another_type_than_declared_is_refused(
     backend.set_current_key("a")
     with pytest.raises(StateAccessError, match=text):
         change(state)
-    assert backend.total_entry_count() == 0
+    assert total_entry_count(backend) == 0
 
 
 @pytest.mark.parametrize(

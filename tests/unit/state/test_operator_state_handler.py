@@ -22,6 +22,7 @@ from headrace.functions.state import (
 from headrace.functions.windows import GlobalWindow, TimeWindow
 from headrace.state.evolution import StateIncompatibleError
 from headrace.testing.operator_harness import snapshot, write_frozen
+from tests.unit.state.entries import total_entry_count
 from tests.unit.state.new_states import MAX_PARALLELISM, PICKLED, states_of
 
 VALUE = ValueStateDescriptor("value", Types.LONG())
@@ -61,7 +62,7 @@ def test_every_kind_of_state_is_read_back() -> None:
         assert list(again[1].get()) == [key, "x"]
         assert dict(again[2].items()) == {"p": 1, "q": None}
         assert total.get() == 7
-    assert restored.total_entry_count() == 8
+    assert total_entry_count(restored) == 8
 
 
 def test_later_changes_do_not_show_in_a_frozen_state() -> None:

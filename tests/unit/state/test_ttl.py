@@ -15,6 +15,7 @@ from headrace.functions.specs.operator_specs import KeyedProcessSpec
 from headrace.functions.state import ValueStateDescriptor
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt, snapshot
+from tests.unit.state.entries import total_entry_count
 from tests.unit.state.ttl_states import (
     ALL_KINDS,
     Home,
@@ -43,7 +44,7 @@ def test_at_last_access_plus_time_to_live_it_has_expired(describe: Any) -> None:
     assert read(state, descriptor) == 1
     home.clock.advance_ms(1)
     assert read(state, descriptor) is None
-    assert home.backend.total_entry_count() == 0
+    assert total_entry_count(home.backend) == 0
 
 
 @ALL_KINDS

@@ -245,8 +245,6 @@ class CheckpointCoordinator:
     def overview(self) -> CheckpointOverview:
         """Return the overview of checkpoints that is shown to people."""
         return self._statistics.overview(
-            self._protocol.pending,
-            self._graph(),
             uncommitted_ids=self.commits.undecided_ids,
             blocking_sinks=self.commits.blocking_sinks,
             is_commit_backlog_full=self.commits.is_backlog_full,

@@ -16,7 +16,6 @@ from headrace.cluster.job_master.checkpointing.checkpoint_history import (
     CheckpointHistory,
     TrackedCheckpoint,
 )
-from headrace.cluster.job_master.checkpointing.checkpoint_tasks import name_of
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.core.barriers import SnapshotKind
 from headrace.core.clock import Clock
@@ -31,14 +30,11 @@ from headrace.gateways.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointSummary,
     FailedCheckpointInfo,
-    PendingCheckpointInfo,
     RestoredCheckpoint,
     StatisticsSummary,
 )
-from headrace.graph.execution_graph import ExecutionGraph
 from headrace.metrics.instruments import interpolated_quantile
 
-_NAMED_MAX: Final = 4
 WINDOW_SIZE: Final = 10_000
 """Number of values whose quantiles are told, the newest ones."""
 _QUANTILES: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
@@ -148,7 +144,6 @@ class CheckpointStatisticsTracker:
             sum(metrics.written_bytes for metrics in checkpoint.metrics.values()),
             published.uri,
             slowest_of(checkpoint.metrics.values()),
-            sum(metrics.is_unaligned for metrics in checkpoint.metrics.values()),
             published.metadata_bytes,
         )
         self._count(completed=self._overview.counts.completed + 1)
@@ -217,10 +212,9 @@ class CheckpointStatisticsTracker:
     def statistics(self, *, is_enabled: bool) -> CheckpointStatistics:
         """Return all statistics as of now; `is_enabled` says whether checkpoints are taken periodically."""
         history = self._history
-        in_progress = len(self._in_progress)
         return CheckpointStatistics(
             is_enabled,
-            msgspec.structs.replace(self._overview.counts, in_progress=in_progress),
+            self._counts,
             self._summary,
             _record_of(history.latest_completed),
             _record_of(history.latest_savepoint),
@@ -228,6 +222,10 @@ class CheckpointStatisticsTracker:
             self._restored,
             tuple(one.record for one in history),
         )
+
+    @property
+    def _counts(self) -> CheckpointCounts:
+        return msgspec.structs.replace(self._overview.counts, in_progress=len(self._in_progress))
 
     def details(self, checkpoint_id: int) -> CheckpointDetails | None:
         """Return a checkpoint with its subtasks; None where it is not remembered."""
@@ -241,8 +239,6 @@ class CheckpointStatisticsTracker:
 
     def overview(
         self,
-        pending: Iterable[PendingCheckpoint],
-        graph: ExecutionGraph,
         *,
         uncommitted_ids: tuple[int, ...] = (),
         blocking_sinks: tuple[str, ...] = (),
@@ -256,23 +252,9 @@ class CheckpointStatisticsTracker:
             paused_because = f"sinks have not committed: {', '.join(blocking_sinks)}"
         elif cleaning_count > max_concurrent:
             paused_because = f"{cleaning_count} old checkpoints are still being deleted"
-        under_way = tuple(
-            PendingCheckpointInfo(
-                each.checkpoint_id,
-                each.kind,
-                each.timestamp_ms,
-                each.phase.value,
-                len(each.snapshots),
-                len(each.plan.to_wait_for),
-                tuple(name_of(graph, attempt_id) for attempt_id in each.waiting[:_NAMED_MAX]),
-            )
-            for each in pending
-        )
-        counts = msgspec.structs.replace(self._overview.counts, in_progress=len(under_way))
         return msgspec.structs.replace(
             self._overview,
-            counts=counts,
-            pending=under_way,
+            counts=self._counts,
             uncommitted_ids=uncommitted_ids,
             blocking_sinks=blocking_sinks,
             paused_because=paused_because,

@@ -96,9 +96,7 @@ class ScriptedDispatcher:
         self.status = self.end_status = JobStatus.CANCELED
         return Acknowledge()
 
-    async def request_accumulators(
-        self, job_id: JobId, metrics_age_max_ms: int = 0
-    ) -> dict[str, float]:
+    async def request_accumulators(self, job_id: JobId) -> dict[str, float]:
         return {"lines": 2.0 if self.status is JobStatus.RUNNING else 3.0}
 
     async def request_job_result(self, job_id: JobId) -> JobResult:

@@ -51,7 +51,9 @@ class TellingWorld(World):
         """Take one checkpoint, and return its id."""
         taking = self.loop.create_task(self.gateway.trigger_checkpoint())
         self.loop.run_for(10)
-        (checkpoint_id,) = (each.checkpoint_id for each in self.details.checkpoints.pending)
+        assert self.details.checkpoints.counts.in_progress == 1
+        statistics = self.ask(self.gateway.request_checkpoint_statistics())
+        checkpoint_id = statistics.history[0].checkpoint_id
         metrics = CheckpointMetrics(sync_ms=2, written_bytes=7)
         snapshot = TaskStateSnapshot()
         self.ask(self.gateway.acknowledge_checkpoint(TASK, checkpoint_id, snapshot, metrics))

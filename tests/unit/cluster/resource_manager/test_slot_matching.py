@@ -1,6 +1,7 @@
 """SlotMatching: events in, allocations out."""
 
 import itertools
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +44,20 @@ def need(
 ) -> RequirementsDeclared:
     requirements = (ResourceRequirement(profile, count),) if count else ()
     return RequirementsDeclared(job, requirements)
+
+
+def slot_counts(matching: SlotMatching, resource_id: ResourceId) -> tuple[int, int]:
+    """Number of slots and of free slots of a TaskManager."""
+    slots = matching.slots_of(resource_id)
+    return len(slots), sum(slot.allocation_id is None for slot in slots)
+
+
+def acquired_count(
+    matching: SlotMatching, resource_ids: Iterable[ResourceId], job_id: JobId
+) -> int:
+    """Slots that a job has or is about to get."""
+    slots = itertools.chain.from_iterable(map(matching.slots_of, resource_ids))
+    return sum(slot.job_id == job_id for slot in slots)
 
 
 def test_a_declared_need_takes_free_slots_in_order_of_arrival() -> None:
@@ -155,7 +170,7 @@ def test_a_report_does_not_free_a_slot_whose_request_is_under_way() -> None:
     matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 1)))
     matching.handle(need(1))
     assert matching.handle(SlotsReported(TM_1, empty_slots(TM_1, 1))) == []
-    assert matching.slot_counts(TM_1) == (1, 0)
+    assert slot_counts(matching, TM_1) == (1, 0)
 
 
 def test_an_allocated_slot_that_is_reported_empty_is_given_again() -> None:
@@ -239,7 +254,7 @@ def test_a_slot_has_one_owner_and_nobody_gets_more_than_is_declared(steps: list[
         match step:
             case ("need", job, count):
                 # Fewer than are held would need the JobMaster to give slots back.
-                needed[job] = max(count, matching.acquired_count(job))
+                needed[job] = max(count, acquired_count(matching, slots, job))
                 pending += matching.handle(need(needed[job], job))
             case ("add", number, count):
                 resource_id = ResourceId(f"tm-{number}")
@@ -258,11 +273,11 @@ def test_a_slot_has_one_owner_and_nobody_gets_more_than_is_declared(steps: list[
                     AllocationAnswered(action.resource_id, action.allocation_id, is_accepted)
                 )
         for job, count in needed.items():
-            assert matching.acquired_count(job) <= count
-        free = sum(matching.slot_counts(resource_id)[1] for resource_id in slots)
+            assert acquired_count(matching, slots, job) <= count
+        free = sum(slot_counts(matching, resource_id)[1] for resource_id in slots)
         missing = sum(entry.missing_count for entry in matching.missing())
         assert free == 0 or missing == 0, "a free slot stood beside a job that wanted one"
-        acquired = sum(matching.acquired_count(job) for job in needed)
+        acquired = sum(acquired_count(matching, slots, job) for job in needed)
         assert acquired + free == sum(slots.values())
 
 
@@ -276,7 +291,7 @@ def test_slots_are_cut_from_what_a_task_manager_has_left() -> None:
     cut = matching.handle(need(3, profile=HALF))
     assert [(one.slot_index, one.profile) for one in cut] == [(2, HALF), (3, HALF), (4, HALF)]
     assert matching.free_of(TM_1) == ResourceProfile(0.5, (2 << 30) - 3 * (256 << 20))
-    assert matching.slot_counts(TM_1) == (3, 0)
+    assert slot_counts(matching, TM_1) == (3, 0)
     assert matching.handle(need(1, OTHER_JOB)) == []
     assert matching.missing() == [MissingSlots(OTHER_JOB, ANY_PROFILE, 1, 1)]
     # A cut slot is gone when it is freed, and what it took is there for others.

@@ -150,23 +150,26 @@ def test_without_a_folder_a_task_manager_that_is_gone_has_no_files_and_one_that_
     world.close()
 
 
-def test_a_task_manager_that_is_gone_is_remembered_with_the_cause(world: World) -> None:
+def test_a_task_manager_that_is_gone_is_listed_no_more_and_its_job_is_told_the_cause(
+    world: World,
+) -> None:
     world.register_with_slots()
     lose(world)
-    overview = world.ask(world.gateway.request_resource_overview())
-    assert overview.task_managers == ()
-    (ended,) = overview.ended_task_managers
-    assert (ended.info.resource_id, ended.cause) == (WORKER, "exit code 137")
-    assert ended.ended_ms == world.loop.clock.now_ms() - 10
-    assert ended.info.slots[0].job_id == JOB
+    assert world.ask(world.gateway.request_resource_overview()).task_managers == ()
+    (told,) = world.job_master.script.called("disconnect_task_manager")
+    assert told == (WORKER, "exit code 137")
 
 
-def test_a_task_manager_that_was_stopped_for_being_idle_is_remembered_too(world: World) -> None:
+def test_files_of_a_task_manager_that_was_stopped_for_being_idle_stay_too(
+    world: World, tmp_path: Path
+) -> None:
     world.register_with_slots()
+    (tmp_path / FILE.name).write_text("its last words")
     world.declare(0)
     world.run_for(45_000)
-    (ended,) = world.ask(world.gateway.request_resource_overview()).ended_task_managers
-    assert (ended.info.resource_id, ended.cause) == (WORKER, "idle: no job has a slot here")
+    assert world.task_manager.script.called("shut_down") == [("idle: no job has a slot here",)]
+    (listed,) = world.ask(world.gateway.request_task_manager_log_files(WORKER))
+    assert listed.name == FILE.name
 
 
 def test_those_that_ended_first_are_forgotten_with_their_files(tmp_path: Path) -> None:
@@ -180,8 +183,6 @@ def test_those_that_ended_first_are_forgotten_with_their_files(tmp_path: Path) -
     for name in names:
         world.driver.listener.worker_terminated(name, "gone")
         world.run_for(10)
-    overview = world.ask(world.gateway.request_resource_overview())
-    assert [ended.info.resource_id for ended in overview.ended_task_managers] == [names[1]]
     assert {path.name for path in tmp_path.iterdir()} == {
         "taskmanager-test-tm-2.log",
         "taskmanager-test-tm-2.out.1",

@@ -1,6 +1,7 @@
 """Failpoints: armed by an option, at the right time, once for all processes that share a token."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,14 @@ def arm(text: str) -> None:
 
 
 def test_nothing_happens_unless_a_failpoint_is_armed() -> None:
+    acted: list[Failpoint] = []
+    for point in Failpoint:
+        failpoints.arm_with(point, partial(acted.append, point))
+    # It replaces whatever was armed.
     arm("")
     for point in Failpoint:
         reach(point)
-    assert not failpoints.is_armed()
+    assert acted == []
 
 
 def test_a_failpoint_acts_at_the_time_that_was_asked_for_and_only_then() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.types.java_text import double_text, float_text, text_of
+from headrace.core.types.java_text import double_text, float_text, text_function
 from headrace.core.types.rows import Row, RowKind
 from headrace.core.types.time_values import Instant
 from headrace.core.types.type_info import TypeInformation, Types
@@ -57,7 +57,7 @@ A_0 = Types.ROW([Types.STRING(), Types.INT()])
 def test_values_have_the_texts_that_java_gives_them(
     value: object, type_info: TypeInformation, text: str
 ) -> None:
-    assert text_of(value, type_info) == text
+    assert text_function(type_info)(value) == text
 
 
 @pytest.mark.parametrize(

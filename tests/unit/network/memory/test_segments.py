@@ -1,6 +1,7 @@
 """Network memory as places: who has which page, and how long a received batch may stay where it is."""
 
 import gc
+import mmap
 from collections.abc import Iterator
 from random import Random
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import InsufficientBuffersError
+from headrace.network.memory import segments
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool, Reservation
 from headrace.network.memory.segments import BuddyAllocator, Segment, SegmentMemory, SegmentRegion
 from headrace.network.memory.sizing import NetworkMemoryError
@@ -25,7 +27,6 @@ def test_memory_that_cannot_be_had_is_told_with_what_could_be_and_the_options() 
         memory.open_region(1, 0, 0)
     assert raised.value.wanted_bytes == 1 << 62
     assert PAGE < raised.value.available_bytes < 1 << 62
-    assert not memory.is_mapped
 
 
 @given(
@@ -122,8 +123,15 @@ def test_beyond_the_pin_budget_batches_are_copied_and_credit_stays_covered(
 ) -> None:
     reservation = gate(network, count=4, pin_budget=2)
     region = reservation.region
-    kept = [taken(region, k) for k in range(50)]
-    assert (region.pinned_count, region.copied_count) == (2, 48)
+    kept: list[pa.RecordBatch] = []
+    copied_count = 0
+    for k in range(50):
+        segment, body = received(region, numbers(k))
+        handed = region.hand_over(segment, body)
+        copied_count += handed is not body
+        kept.append(pa.ipc.read_record_batch(handed, numbers(0).schema))
+        del segment, body, handed
+    assert (region.pinned_count, copied_count) == (2, 48)
     # Four credits are out, whatever the task keeps.
     assert len(region.free) == 4
     assert [batch.column(0)[0].as_py() for batch in kept] == list(range(50))
@@ -135,9 +143,10 @@ def test_beyond_the_pin_budget_batches_are_copied_and_credit_stays_covered(
 def test_what_the_task_let_go_of_may_be_pinned_again(network: NetworkBufferPool) -> None:
     reservation = gate(network, count=4, pin_budget=2)
     for first in range(10):
-        batch = taken(reservation.region, first)
-        del batch
-    assert (reservation.region.copied_count, len(reservation.region.free)) == (0, 6)
+        segment, body = received(reservation.region, numbers(first))
+        assert reservation.region.hand_over(segment, body) is body
+        del segment, body
+    assert len(reservation.region.free) == 6
     reservation.close()
 
 
@@ -340,8 +349,16 @@ def test_no_order_of_keeping_and_dropping_loses_a_segment_or_changes_a_batch(
     assert network.count_idle_pages() == network.total_pages
 
 
-def test_memory_that_nobody_receives_into_is_not_mapped() -> None:
+def test_memory_that_nobody_receives_into_is_not_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped: list[int] = []
+
+    def map_memory(size_bytes: int) -> mmap.mmap:
+        mapped.append(size_bytes)
+        return mmap.mmap(-1, size_bytes)
+
+    monkeypatch.setattr(segments, "_map", map_memory)
     memory = SegmentMemory(16, 4096, 4)
-    assert not memory.is_mapped
-    region = memory.open_region(2, 1, 1)
-    assert region is not None and memory.is_mapped
+    assert mapped == []
+    for _ in range(2):
+        assert memory.open_region(2, 1, 1) is not None
+    assert mapped == [16 * 4096]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.barriers import CheckpointBarrier
+from headrace.core.barriers import AlignmentMode, CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import EndOfData
 from headrace.network.errors import NetworkError
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
@@ -14,6 +14,8 @@ from headrace.network.partitions.result_subpartition import DataElement
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import numbers, writer
 from tests.unit.network.simulated import SimulatedCluster
+
+UNALIGNED = CheckpointOptions(alignment=AlignmentMode.UNALIGNED)
 
 
 class InterruptedLock:
@@ -75,7 +77,7 @@ ACTS: dict[str, Callable[[RecordWriter], Any]] = {
     "rows": add_rows,
     "an event": lambda sink: sink.emit_event(EndOfData()),
     "a barrier": lambda sink: sink.emit_barrier(CheckpointBarrier(7, 0)),
-    "an event with priority": lambda sink: sink.partition.emit_event(EndOfData(), is_priority=True),
+    "an unaligned barrier": lambda sink: sink.emit_barrier(CheckpointBarrier(7, 0, UNALIGNED)),
     "the end": lambda sink: sink.finish(),
     "a failure": lambda sink: sink.fail(ValueError("no")),
 }

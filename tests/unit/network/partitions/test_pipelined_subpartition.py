@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.barriers import AlignmentMode, CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import EndOfData, StopMode
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import ProducerFailedError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.pipelined_subpartition import (
     PipelinedSubpartition,
     PipelinedSubpartitionView,
@@ -27,6 +29,8 @@ from tests.unit.network.exchange import numbers
 
 EVENT = EndOfData()
 OTHER = EndOfData(StopMode.NO_DRAIN)
+UNALIGNED = CheckpointOptions(alignment=AlignmentMode.UNALIGNED)
+FIRST, SECOND = CheckpointBarrier(7, 0, UNALIGNED), CheckpointBarrier(8, 0, UNALIGNED)
 
 
 @dataclass
@@ -49,6 +53,11 @@ class Queue:
         if isinstance(element, DataElement) and element.lease is not None:
             element.lease.release()
         return element
+
+
+def add_unaligned(subpartition: PipelinedSubpartition, barrier: CheckpointBarrier) -> None:
+    """Add an event with priority, as only unaligned barriers have it."""
+    subpartition.add_barrier(barrier, InFlightOutput(1), None)
 
 
 @pytest.fixture
@@ -81,15 +90,15 @@ def kind_of(element: Element | None) -> object:
 def test_a_priority_event_overtakes_what_waits(queue: Queue) -> None:
     queue.add_rows()
     queue.subpartition.add_event(OTHER)
-    queue.subpartition.add_event(EVENT, is_priority=True)
-    assert [kind_of(queue.poll()) for _ in range(4)] == [EVENT, DataElement, OTHER, type(None)]
+    add_unaligned(queue.subpartition, FIRST)
+    assert [kind_of(queue.poll()) for _ in range(4)] == [FIRST, DataElement, OTHER, type(None)]
 
 
 def test_priority_events_keep_their_own_order(queue: Queue) -> None:
     queue.add_rows()
-    queue.subpartition.add_event(EVENT, is_priority=True)
-    queue.subpartition.add_event(OTHER, is_priority=True)
-    assert [kind_of(queue.poll()) for _ in range(2)] == [EVENT, OTHER]
+    add_unaligned(queue.subpartition, FIRST)
+    add_unaligned(queue.subpartition, SECOND)
+    assert [kind_of(queue.poll()) for _ in range(2)] == [FIRST, SECOND]
 
 
 def test_the_first_priority_event_is_told_of_although_data_waits(queue: Queue) -> None:
@@ -97,8 +106,8 @@ def test_the_first_priority_event_is_told_of_although_data_waits(queue: Queue) -
     queue.notices.clear()
     queue.add_rows()
     assert queue.notices == []
-    queue.subpartition.add_event(EVENT, is_priority=True)
-    queue.subpartition.add_event(EVENT, is_priority=True)
+    add_unaligned(queue.subpartition, FIRST)
+    add_unaligned(queue.subpartition, SECOND)
     assert queue.notices == ["data"]
 
 
@@ -117,8 +126,8 @@ def test_a_priority_event_passes_a_blocked_queue(queue: Queue) -> None:
     queue.subpartition.add_event(EVENT, blocks_upstream=True)
     queue.add_rows()
     queue.poll()
-    queue.subpartition.add_event(OTHER, is_priority=True)
-    assert [kind_of(queue.poll()) for _ in range(2)] == [OTHER, type(None)]
+    add_unaligned(queue.subpartition, FIRST)
+    assert [kind_of(queue.poll()) for _ in range(2)] == [FIRST, type(None)]
 
 
 def test_resuming_what_is_not_blocked_is_a_mistake(queue: Queue) -> None:
@@ -135,13 +144,13 @@ def test_a_priority_event_that_waits_survives_a_late_consumer_elsewhere() -> Non
     lease = pool.try_lease(1)
     assert lease is not None
     subpartition.add_data(SealedBatch(numbers(0, 1000).columns(), ()), lease)
-    subpartition.add_event(EVENT, is_priority=True)
+    add_unaligned(subpartition, FIRST)
     view = subpartition.create_view(lambda: None, 1 << 10)
-    subpartition.add_event(OTHER, is_priority=True)
+    add_unaligned(subpartition, SECOND)
     first, second = view.poll(0), view.poll(0)
     assert isinstance(first, QueuedEvent)
     assert isinstance(second, QueuedEvent)
-    assert (first.event, second.event) == (EVENT, OTHER)
+    assert (first.event, second.event) == (FIRST, SECOND)
     view.release()
 
 
@@ -182,17 +191,18 @@ def test_order_holds_whatever_happens(steps: list[str]) -> None:
                 assert numbered[id(element.event)] == expected
             else:
                 assert expected is None
+        elif step == "priority":
+            barrier = CheckpointBarrier(count, 0, UNALIGNED)
+            numbered[id(barrier)] = count
+            keep_alive.append(barrier)
+            add_unaligned(queue.subpartition, barrier)
+            priority.append(count)
         else:
             event = EndOfData()
             numbered[id(event)] = count
             keep_alive.append(event)
-            queue.subpartition.add_event(
-                event, is_priority=step == "priority", blocks_upstream=step == "blocking"
-            )
-            if step == "priority":
-                priority.append(count)
-            else:
-                rest.append((count, step == "blocking"))
+            queue.subpartition.add_event(event, blocks_upstream=step == "blocking")
+            rest.append((count, step == "blocking"))
         data_count = queue.view.backlog
         assert data_count == (0 if is_blocked else sum(n not in numbered.values() for n, _ in rest))
     queue.view.release()
@@ -246,7 +256,7 @@ def test_the_backlog_is_what_comes_where_there_is_credit_enough(
     assert pool.used == 0
 
 
-keep_alive: list[EndOfData] = []  # so that no two events share an identity
+keep_alive: list[EndOfData | CheckpointBarrier] = []  # so that no two events share an identity
 
 
 def test_a_consumer_that_leaves_a_full_queue_makes_its_producer_available(queue: Queue) -> None:
@@ -287,7 +297,7 @@ def test_a_consumer_is_told_that_its_producer_failed_and_finds_nothing_else(queu
     assert queue.notices == ["data"]
     assert queue.pool.used == 0
     queue.add_rows()
-    queue.subpartition.add_event(EVENT, is_priority=True)
+    add_unaligned(queue.subpartition, FIRST)
     for _ in range(2):
         with pytest.raises(ProducerFailedError, match="a bad row"):
             queue.poll()

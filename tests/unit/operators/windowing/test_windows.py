@@ -21,6 +21,7 @@ from headrace.testing.operator_harness import (
 )
 from headrace.testing.operator_ways import run_all_ways
 from tests.unit.operators.window_specs import window_spec
+from tests.unit.state.entries import total_entry_count
 
 KEYS = [lambda value: value[0]]
 
@@ -49,7 +50,7 @@ def contents(assigner: WindowAssigner[Any, Any], timestamps: list[int]) -> list[
 
 def _assert_nothing_is_left(harness: OperatorHarness) -> None:
     operator: Any = harness.operator
-    assert operator._backend.total_entry_count() == 0
+    assert total_entry_count(operator._backend) == 0
     assert len(operator._timers._event_timers) == 0
 
 

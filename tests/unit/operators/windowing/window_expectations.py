@@ -14,6 +14,7 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from tests.unit.operators.windowing.window_reference import WindowReference
+from tests.unit.state.entries import total_entry_count
 
 KEYS = [lambda value: value[0]]
 
@@ -65,6 +66,6 @@ def expected(reference: WindowReference, steps: list[HarnessStep]) -> list[list[
 
 def assert_nothing_is_left(harness: OperatorHarness) -> None:
     operator: Any = harness.operator
-    assert operator._backend.total_entry_count() == 0
+    assert total_entry_count(operator._backend) == 0
     for domain in TimeDomain:
         assert operator._timers.timer_count(domain) == 0
