@@ -41,11 +41,11 @@ from benchmarks.programs.exchange_consumer import (
     start_environment,
 )
 from benchmarks.record import record_result
-from headrace.cluster.task_executor.cpu_affinity import take_place
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
 from headrace.core.security.tls import TlsIdentity, generate_identity
 from headrace.network.writers.record_writer import RecordWriter
+from headrace.spark.workers.cpu_affinity import take_place
 
 LATENCY_ROWS, LATENCY_RATE, LATENCY_SECONDS = 256, 200, 5
 WARM_UP_BATCHES = 300

@@ -25,7 +25,6 @@ from benchmarks.network.endpoints import RowMaker, key_group_selector
 from benchmarks.programs.exchange_consumer import make_batch
 from benchmarks.state.filled import FilledState, write
 from headrace import StreamExecutionEnvironment
-from headrace.cluster.task_executor.cpu_affinity import take_place
 from headrace.common import Types, WatermarkStrategy
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
@@ -36,6 +35,7 @@ from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import DiscardingSink
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.state import ValueStateDescriptor as StateDescriptor
+from headrace.spark.workers.cpu_affinity import take_place
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 
 Pair = tuple[Callable[[], float], Callable[[], float]]

@@ -8,9 +8,9 @@ import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from headrace.cluster.task_executor.cpu_affinity import take_place
 from headrace.core.config import Settings
 from headrace.core.threads import share_interpreter
+from headrace.spark.workers.cpu_affinity import take_place
 
 
 @contextmanager

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from headrace.cluster.task_executor.cpu_affinity import take_place
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -49,6 +48,7 @@ from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gates.gate import BatchElement
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.writers.record_writer import RecordWriter, create_record_writer
+from headrace.spark.workers.cpu_affinity import take_place
 
 ALL_CORES = os.sched_getaffinity(0)
 SECRET = b"benchmark".ljust(32, b".")

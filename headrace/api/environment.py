@@ -61,9 +61,9 @@ from headrace.core.randomness import system_random
 from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TypeInformation
-from headrace.functions.arrow_source import read_arrow
-from headrace.functions.collection_source import CollectionSource
 from headrace.functions.source import Boundedness, Source
+from headrace.functions.sources.arrow_source import read_arrow
+from headrace.functions.sources.collection_source import CollectionSource
 from headrace.functions.specs.operator_specs import (
     CacheSpec,
     CollectSinkSpec,

@@ -16,12 +16,7 @@ from headrace.api.executors import (
 )
 from headrace.cli.general_options import print_json, refuse_unusable
 from headrace.cli.logs import configure_logs
-from headrace.cli.program_options import (
-    ProgramCommand,
-    program_in,
-    program_options,
-    program_settings,
-)
+from headrace.cli.program_options import ProgramCommand, ProgramOptions, program_options
 from headrace.cli.program_run import (
     planned_by,
     provide_python_files,
@@ -57,31 +52,10 @@ Try it:
 # As in Flink, which takes these options of `run` here, too, and does not list them.
 @click.option("-d", "--detached", is_flag=True, hidden=True, expose_value=False)
 @click.option("-sae", "--shutdownOnAttachedExit", is_flag=True, hidden=True, expose_value=False)
-def info(
-    parallelism: int | None,
-    definitions: tuple[tuple[str, str], ...],
-    python: str | None,
-    module: str | None,
-    target: str | None,
-    address: str | None,
-    namespace: str | None,
-    verbose: bool,
-    is_json: bool,
-    words: tuple[str, ...],
-    **of_python: str | None,
-) -> int:
+def info(options: ProgramOptions) -> int:
     """Print a plan; the help text is `_HELP`."""
-    configure_logs(verbose=verbose)
-    program = program_in(words, python, module)
-    settings = program_settings(
-        definitions,
-        parallelism=parallelism,
-        target=target,
-        address=address,
-        namespace=namespace,
-        of_python=of_python,
-        finds_session=False,
-    )
+    configure_logs(verbose=options.is_verbose)
+    program, settings = options.program(), options.settings(finds_session=False)
     refuse_unusable(settings)
     provide_python_files(settings)
     try:
@@ -94,7 +68,7 @@ def info(
         ) from ended
     except (click.ClickException, BrokenPipeError) as error:
         raise ProgramError(f"the program failed: {type(error).__name__}: {error}") from error
-    if is_json:
+    if options.is_json:
         print_json(json.loads(plan))
     else:
         click.echo(f"{_TITLE}\n{plan}\n{_RULE}\n\nNo description provided.")

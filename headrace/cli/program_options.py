@@ -1,10 +1,12 @@
-"""The program on a command line: its path or module, its arguments, and the settings that its options stand for."""
+"""ProgramOptions: the program on a command line, its arguments, and the settings that its options stand for."""
 
 import difflib
+import functools
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -36,7 +38,7 @@ from headrace.graph.pipeline_options import (
     PYTHON_FILES,
     PYTHON_REQUIREMENTS,
 )
-from headrace.rest.connections import find_session
+from headrace.rest.home.connections import find_session
 from headrace.rest.options import REST_ADDRESS, SESSION_NAME
 from headrace.spark.options import MASTER
 
@@ -135,22 +137,6 @@ def _takes_next_word(word: str, options: Mapping[str, click.Option]) -> bool:
     return False
 
 
-def program_in(words: tuple[str, ...], python: str | None, module: str | None) -> Program:
-    """Return the program with its arguments. UsageError.
-
-    `words`: what stands behind the options, the program first unless `python` or `module` names it.
-    """
-    context = click.get_current_context()
-    if python is not None and module is not None:
-        raise click.UsageError("-py and -pym both name the program: give one of them", context)
-    if module is not None:
-        return Program(Path(), words, module)
-    if python is None and not words:
-        raise click.UsageError("Missing argument 'PROGRAM'.", context)
-    named, arguments = (words[0], words[1:]) if python is None else (python, words)
-    return Program(ProgramPath().convert(named, None, context), arguments)
-
-
 class PythonOption(NamedTuple):
     """An option of Flink's for Python programs. `parameter`: the argument of a command that has its value."""
 
@@ -247,18 +233,99 @@ _LAUNCH_OPTIONS: Final = (
         "program; any other must be listed by 'headrace options'.",
     ),
     namespace_option,
-    click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself."),
+    click.option(
+        "-v", "--verbose", "is_verbose", is_flag=True, help="Log the work of Headrace itself."
+    ),
     json_option,
     click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED),
 )
 
 
-def program_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of `headrace run` and `info`, which name a program and say where and how it runs.
+@dataclass(frozen=True)
+class ProgramOptions:
+    """Values of the options of `headrace run` and `info`, which name a program and say where and how it runs."""
 
-    Its arguments are those of _LAUNCH_OPTIONS, `python` and `module`, and the parameters of PYTHON_OPTIONS. Options of
-    Flink without a meaning here are refused.
+    definitions: tuple[tuple[str, str], ...] = ()
+    """Settings of `-D`; an option wins over one of the same meaning."""
+    parallelism: int | None = None
+    target: str | None = None
+    address: str | None = None
+    """Address of the cluster that `-m` names."""
+    namespace: str | None = None
+    python: str | None = None
+    """Path of the program, where `-py` names it."""
+    module: str | None = None
+    """Module to run, where `-pym` names it."""
+    words: tuple[str, ...] = ()
+    """Words behind the options, the program first unless `python` or `module` names it."""
+    of_python: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Settings that PYTHON_OPTIONS stand for."""
+    is_verbose: bool = False
+    is_json: bool = False
+
+    @classmethod
+    def taken_from(cls, given: dict[str, Any]) -> "ProgramOptions":
+        """Return the values among a command's arguments, which are taken out of `given`."""
+        own = {each.name: given.pop(each.name) for each in fields(cls) if each.name in given}
+        of_python = {each.setting.key: given.pop(each.parameter) for each in PYTHON_OPTIONS}
+        chosen = {key: value for key, value in of_python.items() if value is not None}
+        return cls(**own, of_python=chosen)
+
+    def program(self) -> Program:
+        """Return the program with its arguments. UsageError."""
+        context = click.get_current_context()
+        if self.python is not None and self.module is not None:
+            raise click.UsageError("-py and -pym both name the program: give one of them", context)
+        if self.module is not None:
+            return Program(Path(), self.words, self.module)
+        if self.python is None and not self.words:
+            raise click.UsageError("Missing argument 'PROGRAM'.", context)
+        named, arguments = (
+            (self.words[0], self.words[1:]) if self.python is None else (self.python, self.words)
+        )
+        return Program(ProgramPath().convert(named, None, context), arguments)
+
+    def settings(
+        self,
+        *,
+        master: str | None = None,
+        cluster_name: str | None = None,
+        is_detached: bool = False,
+        finds_session: bool = True,
+    ) -> dict[str, str]:
+        """Return the settings that the options stand for, and those of `run` alone that are arguments here.
+
+        `finds_session`: False where nothing is going to be asked of a session. UsageError where they do not fit each
+        other; NoSuchClusterError; SeveralClustersError; ClusterRestartingError; ConfigurationError.
+        """
+        settings = dict(self.definitions)
+        if master is not None:
+            settings[MASTER.key] = master
+        if self.parallelism is not None:
+            settings[PARALLELISM.key] = str(self.parallelism)
+        settings |= namespace_settings(self.namespace, settings)
+        settings |= _target_settings(
+            self.target or settings.get(TARGET.key),
+            cluster_name,
+            self.address,
+            is_detached=is_detached,
+            finds_session=finds_session,
+            given_name=settings.get(SESSION_NAME.key),
+        )
+        return {**settings, **self.of_python}
+
+
+def program_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options that name a program, as one ProgramOptions, its first argument.
+
+    Options of Flink without a meaning here are refused.
     """
+
+    @functools.wraps(command)
+    def called(**given: Any) -> int:
+        options = ProgramOptions.taken_from(given)
+        return command(options, **given)
+
     for names, remedy in REFUSED_OPTIONS:
 
         def refuse(
@@ -267,60 +334,19 @@ def program_options(command: Callable[..., int]) -> Callable[..., int]:
             if value is not None:
                 raise click.UsageError(f"{'/'.join(option.opts)}: {text}", context)
 
-        command = click.option(*names, hidden=True, expose_value=False, callback=refuse)(command)
+        called = click.option(*names, hidden=True, expose_value=False, callback=refuse)(called)
     for each in reversed(PYTHON_OPTIONS):
         option = click.option(*each.names, each.parameter, metavar=each.metavar, help=each.help)
-        command = option(command)
-    command = click.option(
+        called = option(called)
+    called = click.option(
         *MODULE_NAMES, "module", metavar="MODULE", help="Module to run as program."
-    )(command)
-    command = click.option(
+    )(called)
+    called = click.option(
         *PROGRAM_NAMES, "python", metavar="PATH", help="The program, as Flink names it."
-    )(command)
+    )(called)
     for option in reversed(_LAUNCH_OPTIONS):
-        command = option(command)
-    return command
-
-
-def python_settings(given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the settings that PYTHON_OPTIONS stand for. `given`: values by parameter."""
-    values = {each.setting.key: given[each.parameter] for each in PYTHON_OPTIONS}
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def program_settings(
-    definitions: Sequence[tuple[str, str]],
-    *,
-    parallelism: int | None,
-    target: str | None,
-    address: str | None,
-    namespace: str | None,
-    of_python: Mapping[str, str | None],
-    master: str | None = None,
-    cluster_name: str | None = None,
-    is_detached: bool = False,
-    finds_session: bool = True,
-) -> dict[str, str]:
-    """Return the settings that the options of a program stand for; an option wins over a `-D` of the same meaning.
-
-    `finds_session`: False where nothing is going to be asked of a session. UsageError where they do not fit each other;
-    NoSuchClusterError; SeveralClustersError; ClusterRestartingError; ConfigurationError.
-    """
-    settings = dict(definitions)
-    if master is not None:
-        settings[MASTER.key] = master
-    if parallelism is not None:
-        settings[PARALLELISM.key] = str(parallelism)
-    settings |= namespace_settings(namespace, settings)
-    settings |= _target_settings(
-        target or settings.get(TARGET.key),
-        cluster_name,
-        address,
-        is_detached=is_detached,
-        finds_session=finds_session,
-        given_name=settings.get(SESSION_NAME.key),
-    )
-    return settings | python_settings(of_python)
+        called = option(called)
+    return called
 
 
 def _target_settings(

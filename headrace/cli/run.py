@@ -1,7 +1,11 @@
 """`headrace run program.py`: runs a program in this process, on its own Spark application (application mode)."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,13 +20,11 @@ from headrace.cli.general_options import print_json, refuse_unusable
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.program_options import (
     ProgramCommand,
-    program_in,
+    ProgramOptions,
     program_options,
-    program_settings,
     recovery_settings,
 )
 from headrace.cli.program_run import provide_python_files, run_here
-from headrace.cli.run_answer import RunAnswer, only_answer_on_standard_output
 from headrace.client.client_heartbeat import SHUTDOWN_ON_ATTACHED_EXIT
 from headrace.client.program import Program
 from headrace.cluster.high_availability.options import (
@@ -30,11 +32,13 @@ from headrace.cluster.high_availability.options import (
     is_highly_available,
 )
 from headrace.core.config import Settings
+from headrace.core.error_text import describe
 from headrace.core.errors import ConfigurationError, HeadraceError
 
 if TYPE_CHECKING:
     from headrace.api.client.job_client import JobClient
 
+_ASK_TIMEOUT_S: Final = 10.0
 _HELP: Final = """\
 Run PROGRAM with its ARGUMENTS.
 
@@ -134,14 +138,9 @@ class _ClaimMode(click.Choice[str]):
     "high-availability.type).",
 )
 def run(
+    options: ProgramOptions,
     master: str | None,
-    target: str | None,
     cluster_name: str | None,
-    address: str | None,
-    parallelism: int | None,
-    definitions: tuple[tuple[str, str], ...],
-    python: str | None,
-    module: str | None,
     from_savepoint: str | None,
     allow_non_restored_state: bool,
     claim_mode: str | None,
@@ -150,27 +149,13 @@ def run(
     ends_with_client: bool,
     is_standby: bool,
     is_supervised: bool,
-    namespace: str | None,
-    verbose: bool,
-    is_json: bool,
-    words: tuple[str, ...],
-    **of_python: str | None,
 ) -> int:
     """Run a program; the help text is `_HELP`."""
-    configure_logs(verbose=verbose)
-    program = program_in(words, python, module)
-    settings = program_settings(
-        definitions,
-        parallelism=parallelism,
-        target=target,
-        address=address,
-        namespace=namespace,
-        of_python=of_python,
-        master=master,
-        cluster_name=cluster_name,
-        is_detached=is_detached,
-    )
-    settings |= recovery_settings(from_savepoint, allow_non_restored_state, claim_mode)
+    configure_logs(verbose=options.is_verbose)
+    program = options.program()
+    settings = options.settings(
+        master=master, cluster_name=cluster_name, is_detached=is_detached
+    ) | recovery_settings(from_savepoint, allow_non_restored_state, claim_mode)
     if ends_with_client:
         settings[SHUTDOWN_ON_ATTACHED_EXIT.key] = "true"
     refuse_unusable(settings)
@@ -181,23 +166,11 @@ def run(
     provide_python_files(settings)
     set_default_settings(settings)
     if is_detached and not runs_elsewhere(Settings(settings)):
-        # Imported late: nobody else needs it.
-        from headrace.cli.daemon.detached_run import run_detached
-
-        return run_detached(
-            program,
-            settings,
-            is_standby=is_standby,
-            is_supervised=is_supervised,
-            is_verbose=verbose,
-            is_json=is_json,
+        return _run_detached(
+            program, settings, options, is_standby=is_standby, is_supervised=is_supervised
         )
-    if is_json:
-        answer = RunAnswer()
-        with only_answer_on_standard_output():
-            code = _run_shown(program, settings, progress, is_detached, answer)
-        print_json(answer.document(code))
-        return code
+    if options.is_json:
+        return _run_answered(program, settings, progress, is_detached)
     return _run_shown(program, settings, progress, is_detached)
 
 
@@ -230,12 +203,45 @@ def _refuse_unrecoverable(
         )
 
 
+def _run_detached(
+    program: Program,
+    settings: dict[str, str],
+    options: ProgramOptions,
+    *,
+    is_standby: bool,
+    is_supervised: bool,
+) -> int:
+    """Leave the program to a daemon with a cluster of its own."""
+    # Imported late: nobody else needs it.
+    from headrace.cli.daemon.detached_run import run_detached
+
+    return run_detached(
+        program,
+        settings,
+        is_standby=is_standby,
+        is_supervised=is_supervised,
+        is_verbose=options.is_verbose,
+        is_json=options.is_json,
+    )
+
+
+def _run_answered(
+    program: Program, settings: dict[str, str], progress: bool | None, is_detached: bool
+) -> int:
+    """Run the program here, and print a document of its jobs and errors, and nothing else, on standard output."""
+    answer = _RunAnswer()
+    with _only_answer_on_standard_output():
+        code = _run_shown(program, settings, progress, is_detached, answer)
+    print_json(answer.document(code))
+    return code
+
+
 def _run_shown(
     program: Program,
     settings: dict[str, str],
     progress: bool | None,
     is_detached: bool,
-    answer: RunAnswer | None = None,
+    answer: "_RunAnswer | None" = None,
 ) -> int:
     """Run the program here with what shows its jobs: the id, the display, the answer of `--json`."""
     # Imported late: it brings numpy.
@@ -310,3 +316,51 @@ def _run_highly_available(
         before_close=before_close,
         on_error=on_error,
     )
+
+
+class _RunAnswer:
+    """The document that `--json` prints at the end of a program: collects its jobs and errors."""
+
+    def __init__(self) -> None:
+        self._clients: list[JobClient] = []
+        self._jobs: list[dict[str, str]] = []
+        self._errors: list[str] = []
+
+    def take_job(self, client: "JobClient") -> None:
+        """Remember a job that was submitted."""
+        self._clients.append(client)
+
+    def take_error(self, error: BaseException) -> int:
+        """Remember an error and print it; return the exit code."""
+        self._errors.append(describe(error, wants_details=False)[0])
+        return report_failure(error)
+
+    def ask_jobs(self) -> None:
+        """Ask for names and states of the jobs, while their cluster answers."""
+        self._jobs = [_job_facts(client) for client in self._clients]
+
+    def document(self, code: int) -> dict[str, Any]:
+        """Return the document."""
+        return {"exit-code": code, "jobs": self._jobs, "errors": self._errors}
+
+
+def _job_facts(client: "JobClient") -> dict[str, str]:
+    facts = {"job-id": str(client.get_job_id())}
+    with contextlib.suppress(HeadraceError, TimeoutError):
+        details = client.get_job_details().result(_ASK_TIMEOUT_S)
+        facts |= {"name": details.name, "state": details.status.name}
+    return facts
+
+
+@contextmanager
+def _only_answer_on_standard_output() -> Generator[None, None, None]:
+    """Have all that is printed meanwhile on standard error, by Spark's JVM and other children as well."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

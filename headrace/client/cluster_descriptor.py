@@ -16,7 +16,7 @@ from headrace.core.config import Settings
 from headrace.core.entry_points import load_entry_point
 from headrace.core.errors import ConfigurationError
 from headrace.graph.job_graph import JobGraph
-from headrace.rest.connections import (
+from headrace.rest.home.connections import (
     FoundConnection,
     address_of,
     connection_in,

@@ -7,7 +7,7 @@ import msgspec
 
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
-from headrace.rest.connections import connection_in
+from headrace.rest.home.connections import connection_in
 
 if TYPE_CHECKING:
     from headrace.client.rest_cluster_client import RestClusterClient

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.core.config import Settings
 from headrace.rest.client import RETRY_DELAY, RETRY_MAX_ATTEMPTS, OnUnready, RestClient, Wait
 from headrace.rest.client_errors import RestRefusedError, RestUnreachableError
-from headrace.rest.connections import FoundConnection, find_connection
+from headrace.rest.home.connections import FoundConnection, find_connection
 
 if TYPE_CHECKING:
     from headrace.cluster.high_availability.leader_retrieval_service import LeaderRetrievalService

@@ -25,7 +25,7 @@ from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph, offload
 from headrace.rest.client import RETRY_DELAY, RETRY_MAX_ATTEMPTS, RestClient
 from headrace.rest.client_errors import RestRefusedError, RestUnreachableError
-from headrace.rest.connections import FoundConnection, find_connection
+from headrace.rest.home.connections import FoundConnection, find_connection
 
 T = TypeVar("T")
 

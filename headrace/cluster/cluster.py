@@ -15,13 +15,13 @@ from headrace.cluster.cluster_metrics import ClusterMetrics
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.dispatcher.dispatcher_runner import DispatcherRunner
 from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
-from headrace.cluster.dispatcher.job_leader import BatchJobMasters
 from headrace.cluster.dispatcher.running_jobs import RunningJobs
 from headrace.cluster.dispatcher.stored_jobs import StoredJobs
 from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
 from headrace.cluster.high_availability.leader_election_service import Leadership
+from headrace.cluster.host_services import NO_HOST_SERVICES, HostServices
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices, OnAttempt
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leader_replacements import LeaderReplacements
 from headrace.cluster.leadership import (
     DISPATCHER,
@@ -42,7 +42,6 @@ from headrace.core.ids import DispatcherId, ResourceId, ResourceManagerId
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import BlockingRunner, BlockingStarter, run_in_thread, start_thread
 from headrace.gateways.blob_server import BlobServerGateway
-from headrace.gateways.ended_job import OnJobEnded
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.metrics.reporters.registry import MetricRegistry
 from headrace.rpc.endpoint import RpcEndpoint
@@ -78,8 +77,7 @@ class Cluster:
     """ResourceManager, Dispatcher, BlobServer and LeaderDirectory on one RpcService; made and used on its loop.
 
     Blobs are kept below `scratch`, or in the system's temporary directory. `secret` and `tls` are for the shuffle
-    master that the settings name, which `start_shuffle_master` starts. `log_folder` is where the processes of this
-    host write their logs, if they do.
+    master that the settings name, which `start_shuffle_master` starts.
 
     Where the ResourceManager or the Dispatcher fails, another one follows it, and no task notices. Where it fails again
     and again, or another one of the four fails, the cluster fails: jobs end with the cause and none is taken any more.
@@ -104,17 +102,14 @@ class Cluster:
         scratch: Path | None = None,
         secret: bytes = b"",
         tls: TlsIdentity | None = None,
-        on_job_ended: OnJobEnded | None = None,
-        on_attempt: OnAttempt | None = None,
-        log_folder: Path | None = None,
+        host_services: HostServices = NO_HOST_SERVICES,
         registry: MetricRegistry | None = None,
         host: str = "",
         high_availability: HighAvailabilityServices | None = None,
-        batch_job_masters: BatchJobMasters | None = None,
     ) -> None:
         self._high_availability: Final = high_availability
         self._rpc_service: Final = rpc_service
-        self.log_folder: Final = log_folder
+        self._host_services: Final = host_services
         self._on_shut_down: Final = on_shut_down
         self._is_closing = False
         self.failure: BaseException | None = None
@@ -147,9 +142,6 @@ class Cluster:
         tell_end(self.resource_manager_gateway, "ResourceManager")
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(settings), clock)
         self._coordinator_factories: Final = coordinator_factories
-        self._on_job_ended: Final = on_job_ended
-        self._on_attempt: Final = on_attempt
-        self._batch_job_masters: Final = batch_job_masters
         election = None if ha is None else ha.election
         self._dispatchers: Final = DispatcherRunner(
             rpc_service, election, self._create_jobs, self._create_dispatcher, self.failed
@@ -187,6 +179,11 @@ class Cluster:
         self._metrics.start()
 
     @property
+    def log_folder(self) -> Path | None:
+        """Return the folder to which the processes of this host write their logs, if they do."""
+        return self._host_services.log_folder
+
+    @property
     def dispatcher(self) -> Dispatcher:
         """The one that leads, or led last."""
         return self._dispatchers.dispatcher
@@ -216,13 +213,13 @@ class Cluster:
                 start_blocking=self._start_blocking,
                 report_span=self._registry.report_span if self._registry.is_read else None,
                 fence=always_leads if leadership is None else leadership.validate,
-                on_attempt=self._on_attempt,
+                on_attempt=self._host_services.on_attempt,
             ),
             leader_election=self._leader_election,
             archive=self._archive,
             on_leaving=on_leaving,
-            on_job_ended=self._on_job_ended,
-            batch_job_masters=self._batch_job_masters,
+            on_job_ended=self._host_services.on_job_ended,
+            batch_job_masters=self._host_services.batch_job_masters,
             stored_jobs=stored_jobs,
         )
 

@@ -12,14 +12,13 @@ from typing import Final
 
 from headrace.cluster.cluster import Cluster, WorkerNames
 from headrace.cluster.cluster_handle import ClusterHandle
-from headrace.cluster.dispatcher.job_leader import BatchJobMasters
 from headrace.cluster.high_availability.high_availability_services import (
     HighAvailabilityServices,
     open_high_availability,
 )
 from headrace.cluster.high_availability.leader_election_service import OnStandby
+from headrace.cluster.host_services import NO_HOST_SERVICES, HostServices
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.shared_services import OnAttempt
 from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.workers import worker_names
@@ -28,7 +27,6 @@ from headrace.core.config import Settings
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import EventLoopThread, run_in_thread
-from headrace.gateways.ended_job import OnJobEnded
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.rpc.options import JOB_MANAGER_RPC_PORT
 from headrace.rpc.tcp import TcpRpcService
@@ -45,8 +43,7 @@ class ClusterEntrypoint:
     """Starts a cluster whose workers come from `driver`; its processes share `secret` and, if any, `tls`.
 
     Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
-    printed in TaskManagers, on a thread of its own. `log_folder` is where the processes of this host write their logs.
-    `on_job_ended` is told of each job that has ended, on the control thread, and `on_attempt` of each start of one.
+    printed in TaskManagers, on a thread of its own.
     """
 
     settings: Settings
@@ -62,10 +59,7 @@ class ClusterEntrypoint:
     tls: TlsIdentity | None = None
     scratch: Path | None = None
     show_output: Callable[[bytes], None] | None = None
-    log_folder: Path | None = None
-    on_job_ended: OnJobEnded | None = None
-    on_attempt: OnAttempt | None = None
-    batch_job_masters: BatchJobMasters | None = None
+    host_services: HostServices = NO_HOST_SERVICES
 
     def start(
         self,
@@ -119,10 +113,7 @@ class ClusterEntrypoint:
             scratch=self.scratch,
             secret=self.secret,
             tls=self.tls,
-            on_job_ended=self.on_job_ended,
-            on_attempt=self.on_attempt,
-            batch_job_masters=self.batch_job_masters,
-            log_folder=self.log_folder,
+            host_services=self.host_services,
             registry=registry,
             host=self.advertised_host,
             high_availability=high_availability,

@@ -15,6 +15,7 @@ from typing import Final
 from headrace.cluster.cluster import Cluster
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import DRIVER_NAME
+from headrace.cluster.host_services import HostServices
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.resource_manager.driver import WorkerListener, remedy_where_alike
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
@@ -155,10 +156,9 @@ class MiniCluster:
             worker_name=worker_names("mini"),
             on_shut_down=lambda: handle.is_shutting_down.set(),
             secret=self._driver.secret,
-            on_job_ended=self._on_job_ended,
+            host_services=HostServices(log_folder=log_folder, on_job_ended=self._on_job_ended),
             registry=create_metric_registry(self._settings, clock, DRIVER_NAME),
             host="localhost",
-            log_folder=log_folder,
         )
         self._driver.open(rpc_service, cluster)
         handle = ClusterHandle(control, rpc_service, cluster)

@@ -11,7 +11,8 @@ from typing import Final
 
 from headrace.core.errors import HeadraceError
 from headrace.core.threads import BlockingRunner, EventLoopThread, start_thread
-from headrace.gateways.messages import Acknowledge, WorkerOutputGateway
+from headrace.gateways.messages import Acknowledge
+from headrace.gateways.worker_output import WorkerOutputGateway
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.proxies import NO_TIMEOUT_MS, with_timeout
 from headrace.rpc.service import RpcService

@@ -7,8 +7,6 @@ carries lines that user code prints in TaskManagers to the user; it is not fence
 Source: Flink ClusterPartitionReport, DataSetMetaInfo.
 """
 
-from typing import Protocol
-
 import msgspec
 
 from headrace.checkpoint.state_queries import StateQuery, StateReadResult
@@ -177,14 +175,6 @@ class DataSetInfo(msgspec.Struct, frozen=True):
     def is_complete(self) -> bool:
         """Return whether it can be read."""
         return self.stored_count == self.partition_count
-
-
-class WorkerOutputGateway(Protocol):
-    """The endpoint in the driver that writes to the program's standard output."""
-
-    async def receive_output(self, lines: bytes) -> Acknowledge:
-        """Write whole lines; answered once they are written, so that who prints waits for who reads."""
-        ...
 
 
 class OperatorDescription(msgspec.Struct, frozen=True):

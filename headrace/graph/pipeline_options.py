@@ -191,19 +191,6 @@ PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
         "Entries of a map state that are fetched together.", unobeyed=_NO_CACHE,
     ),
     ConfigOption(
-        "python.metric.enabled", bool, True, "Whether functions may have metrics.",
-        unobeyed="they always may have metrics",
-    ),
-    ConfigOption(
-        "python.profile.enabled", bool, False, "Whether functions are profiled.",
-        unobeyed="nothing is profiled",
-    ),
-    ConfigOption(
-        "python.systemenv.enabled", bool, True,
-        "Whether functions see the environment variables of their host.",
-        unobeyed="they see those of Spark's Python workers",
-    ),
-    ConfigOption(
         "python.logging.default.level", str, "INFO", "Level of the functions' loggers.",
         unobeyed="set levels with Python's logging, in open()",
     ),
@@ -215,12 +202,31 @@ PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
         "python.client.executable", str, "python", "Interpreter of the program.",
         unobeyed="a program runs in the interpreter that it was started with",
     ),
+)  # fmt: skip
+"""Options that tune Flink's Python processes, whose results do not depend on them.
+
+Ported programs may set them; a job is told that they have no effect.
+"""
+PYTHON_REFUSED: Final[tuple[ConfigOption[Any], ...]] = (
+    ConfigOption(
+        "python.metric.enabled", bool, True, "Whether functions may have metrics.",
+        refused="functions always may have metrics: leave out those that nobody reads",
+    ),
+    ConfigOption(
+        "python.profile.enabled", bool, False, "Whether functions are profiled.",
+        refused="look at a task's flame graph in the dashboard, or use 'headrace flamegraph'",
+    ),
+    ConfigOption(
+        "python.systemenv.enabled", bool, True,
+        "Whether functions see the environment variables of their host.",
+        refused="functions always see those of Spark's Python workers: unset there what they must not see",
+    ),
     ConfigOption(
         "python.pythonpath", str, "", "Folders before all others on the workers' import path.",
-        unobeyed="bring modules with python.files",
+        refused="bring modules and packages with python.files",
     ),
 )  # fmt: skip
-"""Options of Flink's Python processes. Ported programs may set them; a job is told that they have no effect."""
+"""Options of Flink's Python processes by which a program would behave otherwise than here."""
 
 TASK_CANCELLATION_TIMEOUT: Final = ConfigOption(
     "task.cancellation.timeout",

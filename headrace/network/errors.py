@@ -8,7 +8,7 @@ NetworkError
 |  +- CreditOverspentError       data came without credit
 |  +- CorruptFrameError          a frame is not what was sent: its checksum differs
 |  +- CorruptBatchError          the body of a data frame is no Arrow message of the announced schema
-|  +- network.trace.wire_tap: EncryptedStreamError
+|  +- network.wire.frame_splitter: EncryptedStreamError
 +- HandshakeError                the two sides could not agree or did not prove the shared secret
 +- ConnectionLostError           the peer or the link is gone
 +- PartitionError                about one partition: its producer has to be restarted too

@@ -36,7 +36,7 @@ from headrace.rest.client_errors import (
     UnauthorizedError,
 )
 from headrace.rest.client_protocol import FILE_ID_HEADER, FILE_NAME_HEADER, MESSAGE
-from headrace.rest.connections import FoundConnection, has_ended
+from headrace.rest.home.connections import FoundConnection, has_ended
 
 RETRY_MAX_ATTEMPTS: Final = ConfigOption(
     "rest.retry.max-attempts", int, 20,

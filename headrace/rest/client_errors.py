@@ -23,7 +23,7 @@ from headrace.core.error_text import without_controls
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.rest.supervisions import Supervision
+    from headrace.rest.home.supervisions import Supervision
 
 
 class RestError(HeadraceError):

@@ -14,6 +14,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import structs
@@ -28,13 +29,13 @@ from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
 from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
 from headrace.rest.client_errors import ConnectionFileError, HomeFolderError
-from headrace.rest.connections import (
+from headrace.rest.home.connections import (
     ClusterConnection,
     connections_folder,
     remove_connection,
     write_connection,
 )
-from headrace.rest.home import (
+from headrace.rest.home.home_folder import (
     write_private_file,
     writing_in_home,
 )
@@ -90,14 +91,8 @@ class HttpServer:
         is_tls = self._context is not None
         host = _REACHABLE.get(place.host, place.host)
         self.address: Final = f"{'https' if is_tls else 'http'}://{join_host_port(host, port)}"
-        if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
-            _LOG.warning(
-                "%s is 'none': whoever can connect to %s from this host may see and steer everything",
-                REST_AUTHENTICATION.key,
-                self.address,
-            )
-        certificate = connections_folder() / f"{port}.pem" if is_tls else None
-        self._certificate: Final = certificate
+        _warn_where_open(settings, self.address)
+        self._certificate: Final = connections_folder() / f"{port}.pem" if is_tls else None
         try:
             self._guard: Final[RestGuard] = guard_of(
                 settings,
@@ -107,26 +102,16 @@ class HttpServer:
                 names=(place.host,),
                 is_tls=is_tls,
             )
-            if identity is not None and certificate is not None:
-                with writing_in_home():
-                    certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    write_private_file(certificate, identity.certificate)
-            self._connection = ClusterConnection(
-                self.address,
-                self._guard.token,
-                pid=os.getpid(),
-                name=name,
-                started=clock.now_ms(),
-                ca_file="" if certificate is None else certificate.name,
-                is_history=is_history,
-                is_session=is_session,
-                start_ticks=start_ticks(os.getpid()),
+            if identity is not None and self._certificate is not None:
+                _write_certificate(identity, self._certificate)
+            self._connection = self._connection_of(
+                name, clock.now_ms(), is_history=is_history, is_session=is_session
             )
             self.connection_file: Final = write_connection(self._connection)
         except BaseException:
-            if certificate is not None:
+            if self._certificate is not None:
                 with contextlib.suppress(OSError):
-                    certificate.unlink()
+                    self._certificate.unlink()
             self._socket.close()
             raise
         self._thread: Final = EventLoopThread("headrace-rest")
@@ -136,6 +121,22 @@ class HttpServer:
         self._showing: Final = threading.Lock()
         self._ended: Final = threading.Event()
         self._ended.set()
+
+    def _connection_of(
+        self, name: str, started_ms: int, *, is_history: bool, is_session: bool
+    ) -> ClusterConnection:
+        """Return the content of the connection file."""
+        return ClusterConnection(
+            self.address,
+            self._guard.token,
+            pid=os.getpid(),
+            name=name,
+            started=started_ms,
+            ca_file="" if self._certificate is None else self._certificate.name,
+            is_history=is_history,
+            is_session=is_session,
+            start_ticks=start_ticks(os.getpid()),
+        )
 
     def start(self) -> None:
         """Begin to serve; returns at once."""
@@ -211,6 +212,23 @@ class HttpServer:
             self.address,
             exc_info=error,
         )
+
+
+def _warn_where_open(settings: Settings, address: str) -> None:
+    """Say so where clients need no token."""
+    if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
+        _LOG.warning(
+            "%s is 'none': whoever can connect to %s from this host may see and steer everything",
+            REST_AUTHENTICATION.key,
+            address,
+        )
+
+
+def _write_certificate(identity: TlsIdentity, path: Path) -> None:
+    """Write it beside the connection file, which names it."""
+    with writing_in_home():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private_file(path, identity.certificate)
 
 
 def bind(place: ListeningPlace) -> socket.socket:

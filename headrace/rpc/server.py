@@ -19,6 +19,14 @@ import msgspec
 
 from headrace.core.threads import OrderedTasks, spawn
 from headrace.rpc.contract import Handler, collect_handlers
+from headrace.rpc.endpoint_mailbox import (
+    ActionMail,
+    CallMail,
+    ControlMail,
+    EndpointMailbox,
+    InvocationMail,
+    MailTask,
+)
 from headrace.rpc.errors import (
     ENDPOINT_TERMINATED,
     EndpointNotStartedError,
@@ -28,14 +36,6 @@ from headrace.rpc.errors import (
     UnknownMethodError,
 )
 from headrace.rpc.invocation import Invocation
-from headrace.rpc.mailbox import (
-    ActionMail,
-    CallMail,
-    ControlMail,
-    EndpointMailbox,
-    InvocationMail,
-    MailTask,
-)
 from headrace.rpc.main_thread import HandlerWatch
 from headrace.rpc.options import (
     MAILBOX_CAPACITY,

@@ -23,6 +23,7 @@ from headrace.cluster.high_availability.coordination import storage_folder
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.cluster.high_availability.options import is_highly_available
+from headrace.cluster.host_services import HostServices
 from headrace.cluster.resource_manager.workers import worker_profile
 from headrace.cluster.task_executor.external_resources import (
     EXTERNAL_RESOURCES,
@@ -360,10 +361,12 @@ class SparkHost:
             tls=self._tls,
             scratch=self._scratch,
             show_output=None if self._kind.is_local else self._standard_output.show,
-            on_job_ended=lambda job: self._job_ended(job, web_monitor),
-            on_attempt=self._attempt_begins,
-            batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
-            log_folder=self._log_folder,
+            host_services=HostServices(
+                log_folder=self._log_folder,
+                on_job_ended=lambda job: self._job_ended(job, web_monitor),
+                on_attempt=self._attempt_begins,
+                batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
+            ),
         )
 
     def _serve_clients(self, handle: ClusterHandle, web_monitor: WebMonitor) -> None:

@@ -38,7 +38,7 @@ from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.trace.simulated_transport import SimulatedNetwork
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.proxies import NO_TIMEOUT_MS, with_timeout
-from headrace.task.task_runner import CooperativeTaskRunner
+from testkit.simulation.cooperative_task_runner import CooperativeTaskRunner
 from testkit.simulation.exchange_scan import ExchangeScan
 from testkit.simulation.lossy_network import LinkFaults, LossyNetwork
 from testkit.simulation.posting_io import PostingIo

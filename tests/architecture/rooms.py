@@ -23,7 +23,7 @@ ROOMS: Final[dict[str, Layers]] = {
         ("gates", "ingest"),
     ),
     "cluster.job_master": (
-        ("options", "job_notices"),
+        ("job_notices",),
         ("slots", "results"),
         ("executions",),
         ("failover",),
@@ -91,6 +91,8 @@ ROOMS: Final[dict[str, Layers]] = {
     ),
 }
 """What `+` joins knows each other: streams make columns, columns make streams, and both know their environment."""
+ON_TOP: Final[dict[str, frozenset[str]]] = {"network": frozenset({"trace"})}
+"""Rooms that use their whole house, and stand in no layer."""
 
 
 def house_of(module: str) -> str:
@@ -143,3 +145,10 @@ def folders_with(house: str) -> set[str]:
     """Return the folders of a house that hold modules."""
     root = PACKAGE.joinpath(*house.split("."))
     return {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
+
+
+def modules_beside_rooms(house: str) -> list[str]:
+    """Return the names of a house's own modules, which put its rooms together: those that stand in no layer."""
+    root = PACKAGE.joinpath(*house.split("."))
+    names = sorted(path.stem for path in root.glob("*.py") if path.stem != "__init__")
+    return [name for name in names if layer_of(house, name) is None]

@@ -7,40 +7,45 @@ from typing import Final
 
 import pytest
 
-from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
+from tools.pages.size import (
+    THIN_PROTOCOLS,
+    Size,
+    code_line_count,
+    interfaces,
+    sizes,
+    thin_interfaces,
+)
 
 CEILINGS: Final = {
     "api": (43, 5_120),
-    "checkpoint": (22, 2_820),
-    "cli": (59, 5_990),
+    "checkpoint": (21, 2_710),
+    "cli": (58, 6_010),
     "client": (9, 730),
-    "cluster": (161, 17_730),
+    "cluster": (164, 17_820),
     "common": (20, 110),
     "connectors": (59, 6_190),
     "core": (59, 6_090),
     "datastream": (39, 400),
-    "functions": (28, 3_050),
-    "gateways": (15, 1_120),
+    "functions": (29, 3_050),
+    "gateways": (16, 1_120),
     "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_290),
-    "network": (82, 9_410),
+    "network": (83, 9_410),
     "operators": (49, 6_030),
-    "rest": (79, 7_950),
+    "rest": (80, 7_960),
     "rpc": (18, 2_610),
     "shuffle_service": (13, 1_440),
-    "spark": (66, 8_220),
+    "spark": (67, 8_270),
     "state": (28, 3_600),
     "state_processor": (16, 2_190),
     "table": (7, 10),
-    "task": (32, 4_320),
+    "task": (32, 4_280),
     "testing": (10, 1_560),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (957, 100_420)
-THIN_PROTOCOLS_MAX: Final = 23
-"""Protocols with at most one production implementation."""
+WHEEL_CEILING: Final = (963, 100_430)
 
 
 def test_each_folder_has_a_ceiling() -> None:
@@ -61,8 +66,8 @@ def test_the_wheel_is_not_higher_than_its_ceiling() -> None:
     assert sum(size.code_line_count for size in found) <= WHEEL_CEILING[1]
 
 
-def test_few_protocols_have_at_most_one_implementation() -> None:
-    assert [each.name for each in thin_interfaces()][THIN_PROTOCOLS_MAX:] == []
+def test_each_protocol_with_at_most_one_implementation_has_a_reason() -> None:
+    assert {each.name for each in thin_interfaces()} == set(THIN_PROTOCOLS)
 
 
 def test_a_protocol_is_implemented_by_a_class_with_all_of_its_members() -> None:

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from headrace.rest.client import RestClient
-from headrace.rest.connections import ClusterConnection
+from headrace.rest.home.connections import ClusterConnection
 from testkit.waiting import wait_until
 from tests.dashboard.pictures import KEPT, take_picture
 from tests.dashboard.watched_page import WatchedPage

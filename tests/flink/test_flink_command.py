@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.elements import MAX_WATERMARK
 from headrace.rest.client import RestClient
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.flink.flink_distribution import PYTHON, FlinkCommand

@@ -7,7 +7,7 @@ import pytest
 from headrace.core.barriers import CheckpointBarrier
 from headrace.task.paced_rows import Pace
 from headrace.task.stream_task import SourceStreamTask
-from headrace.task.task_runner import CooperativeTaskRunner
+from testkit.simulation.cooperative_task_runner import CooperativeTaskRunner
 from testkit.simulation.simulated_cluster import failure_note
 from tests.simulation import scenario
 from tests.simulation.seeds import seeds

@@ -12,8 +12,8 @@ from headrace.common import Types
 from headrace.core.errors import HeadraceError, JobExecutionError
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.rest.client import RestClient
-from headrace.rest.connections import find_connection
 from headrace.rest.history.archive_storage import list_archives
+from headrace.rest.home.connections import find_connection
 
 FOLDER = Path(sys.argv[1])
 env = StreamExecutionEnvironment.get_execution_environment()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestError
-from headrace.rest.connections import connection_in
+from headrace.rest.home.connections import connection_in
 from testkit.exactly_once import lines_of_files
 from testkit.waiting import wait_until
 from tests.integration.high_availability.outcomes import Outcome, run_all

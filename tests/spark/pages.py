@@ -4,7 +4,7 @@ import urllib.request
 from pathlib import Path
 from urllib.error import HTTPError
 
-from headrace.rest.connections import FoundConnection, connection_in
+from headrace.rest.home.connections import FoundConnection, connection_in
 
 
 def cluster_of(home: Path) -> FoundConnection:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headrace.rest.home import write_private_file
+from headrace.rest.home.home_folder import write_private_file
 from testkit.exactly_once import lines_of_files
 from testkit.waiting import wait_until
 from tests.spark.commands import NO_UI, Commands, check_counts, counts_program

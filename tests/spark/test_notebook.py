@@ -14,7 +14,7 @@ from nbclient.util import run_sync
 
 from headrace.client.rest_cluster_client import RestClusterClient
 from headrace.core.threads import start_thread
-from headrace.rest.connections import find_session
+from headrace.rest.home.connections import find_session
 from testkit.waiting import wait_until
 from tests.spark.commands import NO_UI, Commands
 from tests.spark.programs import ROOT, Program

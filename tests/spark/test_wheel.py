@@ -1,20 +1,15 @@
 """The wheel: what `make wheel` builds is installed into an empty folder, and runs a program from there."""
 
 import os
-import re
-import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-import headrace
-from tests.spark.programs import ROOT, Program, start
+from tests.built_wheel import build_wheel, pip
+from tests.spark.programs import Program, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
-
-WHEEL_BYTES_MAX = 2_350_000
 
 WHERE = """
 import headrace
@@ -26,45 +21,9 @@ env.execute()
 """
 
 
-def pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make wheel` builds."""
-    folder = tmp_path_factory.mktemp("built")
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), ".")
-    (built,) = folder.iterdir()
-    return built
-
-
-def test_the_wheel_holds_what_users_need_and_no_more(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    folders = {name.split("/")[0] for name in names}
-    assert folders == {
-        "headrace",
-        "pyspark_headrace",
-        "pyspark_headrace_stream",
-        f"headrace-{headrace.__version__}.dist-info",
-    }
-    dashboard = [name for name in names if name.startswith("headrace/rest/dashboard/")]
-    assert {Path(name).suffix for name in dashboard} >= {".html", ".js", ".css"}
-    testing = {name.split("/")[2] for name in names if name.startswith("headrace/testing/")}
-    assert testing == {
-        "__init__.py",
-        "fault_proxy",
-        "fixtures.py",
-        "minicluster_executor.py",
-        "operator_harness.py",
-        "operator_ways.py",
-    }
-    # `headrace trace` has a network of its own to show a protocol on; everything else that plays at one is no product.
-    unwanted = re.compile(r"chaos|faulty|planted|scripted|simulat(?!ed_transport)")
-    assert [name for name in names if unwanted.search(name)] == []
-    assert wheel.stat().st_size < WHEEL_BYTES_MAX
+    return build_wheel(tmp_path_factory.mktemp("built"))
 
 
 def test_a_program_runs_on_what_the_wheel_installs(

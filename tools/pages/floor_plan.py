@@ -4,7 +4,7 @@ import ast
 from typing import Final
 
 from tests.architecture.floor_plan import ARROWS, GROUND, PACKAGE
-from tests.architecture.rooms import ROOMS, Layers
+from tests.architecture.rooms import ON_TOP, ROOMS, Layers, modules_beside_rooms
 from tools.pages.markdown import table
 
 FILES: Final = {"": "__init__.py", "__main__": "__main__.py", "java_gateway": "java_gateway.py"}
@@ -26,7 +26,7 @@ def floor_plan_page() -> str:
         "## Rooms",
         "",
         "Large folders have rooms. A room imports those of the layers below it; those of one layer do not know each",
-        "other, unless `+` joins them. Modules beside the rooms put the rooms together.",
+        "other, unless `+` joins them. Modules beside the rooms and rooms on top may import every room of their house.",
     ]
     for house, layers in ROOMS.items():
         lines += ["", f"### headrace/{house.replace('.', '/')}", ""]
@@ -35,8 +35,16 @@ def floor_plan_page() -> str:
 
 
 def _rooms(house: str, layers: Layers) -> list[tuple[str, str, str]]:
-    """Return a row for each room, the highest layer first; those that know each other have one row."""
+    """Return a row for each room, the highest layer first; those that know each other have one row.
+
+    Above the layers stand the rooms that use the whole house, then the house's own modules.
+    """
+    on_top = [("on top", f"`{name}`", _duty(house, name)) for name in sorted(ON_TOP.get(house, ()))]
+    beside = [("beside", f"`{name}`", _duty(house, name)) for name in modules_beside_rooms(house)]
     return [
+        *on_top,
+        *beside,
+    ] + [
         (str(number), f"`{names}`", " ".join(_duty(house, name) for name in names.split("+")))
         for number, layer in reversed(list(enumerate(layers, 1)))
         for names in layer

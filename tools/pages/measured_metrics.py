@@ -10,10 +10,8 @@ import msgspec
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.transformations import batch_type_of
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
-    OperatorCoordinators,
-)
-from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
+from headrace.cluster.job_master.connections.options import METRICS_UPDATE_INTERVAL
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.minicluster import MiniCluster
 from headrace.connectors.files.formats.text_lines import StreamFormat
 from headrace.connectors.files.source.file_source import FileSource

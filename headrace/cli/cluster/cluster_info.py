@@ -18,7 +18,7 @@ from headrace.cli.jobs.cluster_command import (
     choose_cluster,
 )
 from headrace.rest.client_errors import ClusterRestartingError
-from headrace.rest.supervisions import Supervision, supervision_of
+from headrace.rest.home.supervisions import Supervision, supervision_of
 from headrace.spark.options import MASTER
 
 _HELP: Final = """\

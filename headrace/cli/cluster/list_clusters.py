@@ -8,8 +8,8 @@ import click
 from headrace.cli.cluster.standby import Standby, live_standbys
 from headrace.cli.figures import table_lines
 from headrace.cli.general_options import json_option, print_json
-from headrace.rest.connections import ClusterConnection, live_connections
-from headrace.rest.supervisions import Supervision, live_supervisions, restarting
+from headrace.rest.home.connections import ClusterConnection, live_connections
+from headrace.rest.home.supervisions import Supervision, live_supervisions, restarting
 
 _HELP: Final = """\
 List your clusters of this machine: sessions and their standbys, programs that run, and history servers.

@@ -22,7 +22,7 @@ from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
-from headrace.rest.home import (
+from headrace.rest.home.home_folder import (
     headrace_home,
     writing_in_home,
 )

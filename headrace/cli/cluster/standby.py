@@ -7,7 +7,7 @@ the leader until it leads or ends.
 from typing import Final
 
 from headrace.cluster.high_availability.lease import LeaderRecord
-from headrace.rest.process_files import ProcessEntry, ProcessFile, live_entries
+from headrace.rest.home.process_files import ProcessEntry, ProcessFile, live_entries
 
 _FOLDER: Final = "standbys"
 

@@ -20,8 +20,8 @@ from headrace.cluster.high_availability.options import (
     is_highly_available,
 )
 from headrace.core.config import Settings
-from headrace.rest.connections import live_connections, read_connection
-from headrace.rest.supervisions import live_supervisions
+from headrace.rest.home.connections import live_connections, read_connection
+from headrace.rest.home.supervisions import live_supervisions
 from headrace.spark.options import MASTER
 from headrace.spark.session_cluster import SessionCluster
 
@@ -107,29 +107,14 @@ def start_cluster(
     if master is not None:
         settings[MASTER.key] = master
     refuse_unusable(settings)
-    if is_standby and not is_highly_available(Settings(settings)):
-        raise click.UsageError(
-            f"a standby needs the settings of the cluster that it is to lead: -D {HIGH_AVAILABILITY_TYPE.key}=… and "
-            "its neighbours: 'headrace options high-availability' lists them"
-        )
-    if foreground and is_supervised:
-        raise click.UsageError(
-            "--supervise is for daemons: what starts a session in the foreground sees how it ends, and starts it again"
-        )
+    given = Settings(settings)
+    _refuse_misfits(
+        given, is_standby=is_standby, is_supervised=is_supervised, is_foreground=foreground
+    )
     names = _names_for(wanted_name)
     if foreground:
-        with contextlib.ExitStack() as stack:
-            name = _take_first(names, stack)
-            return serve_session(
-                Settings(settings),
-                name,
-                None,
-                lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
-                on_standby=lambda leader: click.echo(
-                    _standby_text(name, leader_at(leader.holder, leader.address)), err=True
-                ),
-            )
-    descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=verbose)
+        return _serve_here(given, names, is_json=is_json)
+    descriptor = DaemonClusterDescriptor(given, is_verbose=verbose)
     try:
         name, found = _deploy_first(
             names,
@@ -139,6 +124,51 @@ def start_cluster(
         )
     except DaemonFailedError as error:
         return print_error(error.lines)
+    _say(_facts_of_daemon(found, name), is_json=is_json)
+    return 0
+
+
+def _refuse_misfits(
+    settings: Settings, *, is_standby: bool, is_supervised: bool, is_foreground: bool
+) -> None:
+    """Raise UsageError where options do not fit each other, or the settings."""
+    if is_standby and not is_highly_available(settings):
+        raise click.UsageError(
+            f"a standby needs the settings of the cluster that it is to lead: -D {HIGH_AVAILABILITY_TYPE.key}=… and "
+            "its neighbours: 'headrace options high-availability' lists them"
+        )
+    if is_foreground and is_supervised:
+        raise click.UsageError(
+            "--supervise is for daemons: what starts a session in the foreground sees how it ends, and starts it again"
+        )
+
+
+def _serve_here(settings: Settings, names: Iterable[str], *, is_json: bool) -> int:
+    """Serve a session in this process, under the first name that is free, until it is stopped. NameTakenError."""
+    with contextlib.ExitStack() as stack:
+        name = _take_first(names, stack)
+        return serve_session(
+            settings,
+            name,
+            None,
+            lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
+            on_standby=lambda leader: click.echo(
+                _standby_text(name, leader_at(leader.holder, leader.address)), err=True
+            ),
+        )
+
+
+def _facts_of(cluster: SessionCluster, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "address": cluster.rest.address,
+        "pid": read_connection(cluster.rest.connection_file).pid,
+        "master": cluster.master,
+        "connection-file": str(cluster.rest.connection_file),
+    }
+
+
+def _facts_of_daemon(found: DeployedCluster, name: str) -> dict[str, Any]:
     facts = {
         "name": name,
         "address": found.address,
@@ -152,18 +182,7 @@ def start_cluster(
     if found.supervisor_pid:
         facts["supervisor-pid"] = found.supervisor_pid
         facts["supervisor-log-folder"] = found.supervisor_log_folder
-    _say(facts, is_json=is_json)
-    return 0
-
-
-def _facts_of(cluster: SessionCluster, name: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "address": cluster.rest.address,
-        "pid": read_connection(cluster.rest.connection_file).pid,
-        "master": cluster.master,
-        "connection-file": str(cluster.rest.connection_file),
-    }
+    return facts
 
 
 def _say(facts: Mapping[str, Any], *, is_json: bool) -> None:

@@ -27,8 +27,8 @@ from headrace.rest.client_errors import (
     RestError,
     RestUnreachableError,
 )
-from headrace.rest.connections import ClusterConnection, has_ended
-from headrace.rest.supervisions import Supervision, live_supervisions, supervision_of
+from headrace.rest.home.connections import ClusterConnection, has_ended
+from headrace.rest.home.supervisions import Supervision, live_supervisions, supervision_of
 
 _TIMEOUT_S: Final = 60.0
 _LEAVE_S: Final = 5.0

@@ -111,37 +111,7 @@ def _run_program(
 ) -> int:
     """Run a program, wait for the jobs that it leaves running, and return its exit code. In the main thread."""
     executor = SparkExecutor(settings, log_folder=Path(place.log_folder))
-
-    def tell_running(job_id: str = "") -> None:
-        rest = executor.rest
-        reporter.tell(
-            Report(
-                msgspec.structs.replace(
-                    place,
-                    job_id=job_id,
-                    address="" if rest is None else rest.address,
-                    connection_file="" if rest is None else str(rest.connection_file),
-                )
-            )
-        )
-
-    def submitted(client: JobClient) -> None:
-        if reporter.is_open:
-            tell_running(str(client.get_job_id()))
-
-    def stands_by(leader: LeaderRecord) -> None:
-        if duty.is_standby:
-            reporter.tell(_waiting(leader, place))
-
-    def leads() -> None:
-        if duty.is_standby:
-            tell_running()
-
-    def failed(error: BaseException) -> int:
-        reporter.tell_failure(error)
-        return report_failure(error)
-
-    runner: PipelineExecutor = cast("PipelineExecutor", executor)
+    progress = _ProgramProgress(executor, place, reporter, tells_leaders=duty.is_standby)
     given = settings.to_dict()
     provide_python_files(given)
     set_default_settings(given)
@@ -150,23 +120,73 @@ def _run_program(
             duty.program,
             given,
             executor,
-            on_standby=stands_by,
-            on_leading=leads,
-            on_submitted=submitted,
-            on_error=failed,
+            on_standby=progress.stands_by,
+            on_leading=progress.leads,
+            on_submitted=progress.submitted,
+            on_error=progress.failed,
             awaits_jobs=True,
         )
     else:
         code = run_here(
             duty.program,
             given,
-            runner,
-            on_submitted=submitted,
-            on_error=failed,
+            cast("PipelineExecutor", executor),
+            on_submitted=progress.submitted,
+            on_error=progress.failed,
             awaits_jobs=True,
         )
     reporter.tell(Report(place, exit_code=code))
     return code
+
+
+class _ProgramProgress:
+    """Reports how far a program has come, and with `tells_leaders` which driver leads its cluster."""
+
+    def __init__(
+        self,
+        executor: SparkExecutor,
+        place: DeployedCluster,
+        reporter: Reporter,
+        *,
+        tells_leaders: bool,
+    ) -> None:
+        self._executor: Final = executor
+        self._place: Final = place
+        self._reporter: Final = reporter
+        self._tells_leaders: Final = tells_leaders
+
+    def submitted(self, client: JobClient) -> None:
+        """Tell of the first job."""
+        if self._reporter.is_open:
+            self._tell_running(str(client.get_job_id()))
+
+    def stands_by(self, leader: LeaderRecord) -> None:
+        """Tell which driver runs the program."""
+        if self._tells_leaders:
+            self._reporter.tell(_waiting(leader, self._place))
+
+    def leads(self) -> None:
+        """Tell that this driver runs it now."""
+        if self._tells_leaders:
+            self._tell_running()
+
+    def failed(self, error: BaseException) -> int:
+        """Tell of the error and log it; return the exit code."""
+        self._reporter.tell_failure(error)
+        return report_failure(error)
+
+    def _tell_running(self, job_id: str = "") -> None:
+        rest = self._executor.rest
+        self._reporter.tell(
+            Report(
+                msgspec.structs.replace(
+                    self._place,
+                    job_id=job_id,
+                    address="" if rest is None else rest.address,
+                    connection_file="" if rest is None else str(rest.connection_file),
+                )
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import DECODE_ERRORS, ErrorDomain, HeadraceError
 from headrace.core.process.log_files import LOG_DIR, named_log_folder, private_folder
-from headrace.rest.connections import TOKEN_VARIABLE
-from headrace.rest.home import (
+from headrace.rest.home.connections import TOKEN_VARIABLE
+from headrace.rest.home.home_folder import (
     headrace_home,
     writing_in_home,
 )

@@ -15,7 +15,7 @@ from headrace.core.process.process_start import parent_pid, start_ticks
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client import CLIENT_TIMEOUT, RETRY_MAX_ATTEMPTS
 from headrace.rest.client_errors import RestError
-from headrace.rest.connections import ClusterConnection
+from headrace.rest.home.connections import ClusterConnection
 
 IMPATIENT: Final = {RETRY_MAX_ATTEMPTS.key: "1", CLIENT_TIMEOUT.key: "5 s"}
 """Settings of a client that tells a cluster to end: one try, as its process is ended by force if it does not answer."""

@@ -25,7 +25,7 @@ from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
-from headrace.rest.supervisions import SupervisionFile
+from headrace.rest.home.supervisions import SupervisionFile
 from headrace.spark.application import EXIT_LEFT
 
 _LOG: Final = logging.getLogger(__name__)

@@ -43,7 +43,7 @@ from headrace.rest.client_errors import (
     RestRefusedError,
     RestUnreachableError,
 )
-from headrace.rest.connections import (
+from headrace.rest.home.connections import (
     FoundConnection,
     address_of,
     find_connection,

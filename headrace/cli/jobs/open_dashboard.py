@@ -13,13 +13,13 @@ import click
 
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 from headrace.core.security.tls import is_loopback
-from headrace.rest.connections import (
+from headrace.rest.home.connections import (
     DASHBOARD_SUFFIX,
     FoundConnection,
     connections_folder,
     port_of,
 )
-from headrace.rest.home import (
+from headrace.rest.home.home_folder import (
     write_private_file,
     writing_in_home,
 )

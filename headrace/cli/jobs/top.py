@@ -32,7 +32,7 @@ from headrace.core.error_text import on_one_line, without_controls
 from headrace.metrics.cluster_names import NUM_RESTARTS
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import ClusterEndedError, RestError, RestRefusedError
-from headrace.rest.connections import has_ended
+from headrace.rest.home.connections import has_ended
 
 _FAILURES_MAX: Final = 5
 """Questions in a row that may stay without an answer before the view ends."""

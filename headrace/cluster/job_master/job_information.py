@@ -12,9 +12,7 @@ from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuratio
     describe_checkpointing,
 )
 from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
-    OperatorCoordinators,
-)
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.job_details import (
     VertexDescriber,
     accumulators_of,

@@ -15,7 +15,8 @@ from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
-from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.checkpointing.checkpointing_factory import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import DeletionLeft
@@ -36,8 +37,7 @@ from headrace.cluster.job_master.failover.restart_strategies import create_resta
 from headrace.cluster.job_master.job_details import failure_of
 from headrace.cluster.job_master.job_information import JobInformation
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.job_spans import JobSpans
-from headrace.cluster.job_master.job_status_reporter import JobStatusReporter
+from headrace.cluster.job_master.job_status_listener import JobStatusListener
 from headrace.cluster.job_master.results.partition_tracker import (
     RELEASE_DURING_JOB,
     PartitionTracker,
@@ -127,39 +127,22 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         settings = rpc_service.settings.with_values(graph.settings)
         self._resource_id: Final = ResourceId(f"jobmanager-{graph.job_id}")
         self._notices: Final = JobNotices(self.clock, self.schedule_run_async)
-        self._scheduler: Final = Scheduler(
-            graph,
-            create_restart_strategy(settings, rpc_service.random),
-            self.clock,
-            PartitionTracker(settings.get_option(RELEASE_DURING_JOB)),
-            settings,
-            first_attempt_number,
-            submitted_ms,
+        self._scheduler: Final = self._create_scheduler(
+            settings, first_attempt_number, submitted_ms
         )
         scheduler = self._scheduler
-        self._spans: Final = JobSpans(
-            graph.job_id,
-            graph.name,
+        self._listener: Final = JobStatusListener(
+            graph,
             scheduler.executions.subtasks,
+            self._notices,
             self.clock,
             services.report_span,
-        )
-        self._reporter: Final = JobStatusReporter(
-            graph, self._notices, self._spans, services.on_attempt
+            services.on_attempt,
         )
         self.task_managers: Final = self._open_task_managers(scheduler, settings, services)
         """TaskManagers that work for the job; used on the main thread only."""
         self._resource_manager: Final = self._open_resource_manager(scheduler, services)
-        self._slots: Final = SlotRequests(
-            self,
-            graph,
-            scheduler.pool,
-            self.task_managers,
-            self._resource_manager,
-            settings,
-            is_waiting=lambda: scheduler.is_waiting_for_slots,
-            on_unavailable=scheduler.slots_cannot_come,
-        )
+        self._slots: Final = self._open_slots(scheduler, settings)
         self._registrar: Final = PartitionRegistrar(
             self, services.shuffle_master, graph.job_id, settings, self._fail_job
         )
@@ -171,18 +154,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             settings,
             services.run_blocking,
         )
-        self._checkpointing: Final = open_checkpointing(
-            self,
-            scheduler,
-            self.task_managers,
-            self._coordination,
-            settings,
-            services.run_blocking,
-            services.start_blocking,
-            self._notices,
-            self._spans.checkpoint_ended,
-            services.fence,
-        )
+        self._checkpointing: Final = self._open_checkpointing(scheduler, settings, services)
         scheduler.connect(self._services_for(scheduler, settings))
         self._state_locator: Final = StateLocator(
             scheduler, self.task_managers, self._checkpointing.lineage.newest, settings
@@ -201,6 +173,19 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         )
         self._has_ended = False
         self._is_given_up = False
+
+    def _create_scheduler(
+        self, settings: Settings, first_attempt_number: int, submitted_ms: int | None
+    ) -> Scheduler:
+        return Scheduler(
+            self._graph,
+            create_restart_strategy(settings, self.rpc_service.random),
+            self.clock,
+            PartitionTracker(settings.get_option(RELEASE_DURING_JOB)),
+            settings,
+            first_attempt_number,
+            submitted_ms,
+        )
 
     def _open_task_managers(
         self, scheduler: Scheduler, settings: Settings, services: JobManagerSharedServices
@@ -231,6 +216,34 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             on_rejected=self._rejected,
         )
 
+    def _open_slots(self, scheduler: Scheduler, settings: Settings) -> SlotRequests:
+        return SlotRequests(
+            self,
+            self._graph,
+            scheduler.pool,
+            self.task_managers,
+            self._resource_manager,
+            settings,
+            is_waiting=lambda: scheduler.is_waiting_for_slots,
+            on_unavailable=scheduler.slots_cannot_come,
+        )
+
+    def _open_checkpointing(
+        self, scheduler: Scheduler, settings: Settings, services: JobManagerSharedServices
+    ) -> CheckpointCoordinator:
+        return open_checkpointing(
+            self,
+            scheduler,
+            self.task_managers,
+            self._coordination,
+            settings,
+            services.run_blocking,
+            services.start_blocking,
+            self._notices,
+            self._listener.checkpoint_ended,
+            services.fence,
+        )
+
     def _services_for(self, scheduler: Scheduler, settings: Settings) -> SchedulerServices:
         coordination, checkpointing = self._coordination, self._checkpointing
         restore = JobRestore(
@@ -245,7 +258,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             commit=functools.partial(coordination.commit, checkpointing.commits.await_all),
             execution_changed=self._execution_changed,
             status_changed=self._status_changed,
-            restarts=lambda cause, delay_ms, restart_count: self._reporter.restarts(
+            restarts=lambda cause, delay_ms, restart_count: self._listener.restarts(
                 cause, delay_ms, restart_count, checkpointing.newest_id
             ),
             schedule_run_async=self.schedule_run_async,
@@ -253,7 +266,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def on_start(self) -> None:
         """Begin."""
-        self._reporter.attempt_begins(1)
+        self._listener.attempt_begins(1)
         self._registrar.start()
         self._resource_manager.link.connect()
         self._scheduler.start()
@@ -498,13 +511,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     def _execution_changed(self, execution: Execution) -> None:
         self._coordination.execution_changed(execution)
-        self._spans.execution_changed(execution)
+        self._listener.execution_changed(execution)
         if execution.state.is_terminal:
             is_failure = execution.state is not ExecutionState.FINISHED
             self._checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
 
     def _status_changed(self, status: JobStatus) -> None:
-        self._reporter.status_changed(status, failure_of(self._scheduler))
+        self._listener.status_changed(status, failure_of(self._scheduler))
         self._checkpointing.status_changed(status)
         if status.is_globally_terminal_state():
             self.spawn(self._end(), "end of the job")

@@ -7,16 +7,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.job_spans import ReportSpan
+from headrace.cluster.job_master.job_status_listener import OnAttempt, ReportSpan
 from headrace.cluster.leadership import always_leads
 from headrace.cluster.shuffle_master import ShuffleMaster
 from headrace.core.threads import BlockingRunner, BlockingStarter, run_in_thread, start_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import JobResult
-from headrace.graph.job_graph import JobGraph
-
-OnAttempt = Callable[[JobGraph, int], None]
-"""Told of each start of a job, before its slots are asked for, and its number: 1, then one more with each restart."""
 
 
 @dataclass(frozen=True)

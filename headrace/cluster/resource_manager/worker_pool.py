@@ -41,6 +41,7 @@ from headrace.cluster.resource_manager.worker_events import (
     WorkerTerminated,
 )
 from headrace.cluster.resource_manager.worker_failures import WorkerFailures
+from headrace.cluster.resource_manager.worker_shortage import WorkerShortage
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 
@@ -49,8 +50,6 @@ _ROOM_CHECK_MS: Final = 1_000.0
 """Interval at which a host without room for a worker is asked again: nobody tells when it has some."""
 _SPENT_CHECK_MS: Final = 1_000.0
 """Interval at which a spent worker from which somebody still reads is asked again: others may need its place."""
-SHORTAGE_PATIENCE_MS: Final = 10_000.0
-"""Time for which workers that are needed may have no place before people are told."""
 
 
 class WorkerState(enum.Enum):
@@ -120,8 +119,7 @@ class WorkerPool:
     _redundant_missing_count: int = 0
     _held_back_count: int = 0
     _room_check_due_ms: float | None = None
-    _short_since_ms: float | None = None
-    _is_shortage_reported: bool = False
+    _shortage: WorkerShortage = field(default_factory=WorkerShortage)
     _is_recovering: bool = False
 
     def __post_init__(self) -> None:
@@ -239,10 +237,12 @@ class WorkerPool:
 
     def next_check_ms(self) -> float | None:
         """Return the next time at which `TimePassed` can have an effect, or None."""
-        known = (self.failures.pause_end_ms, self._room_check_due_ms)
+        known = (
+            self.failures.pause_end_ms,
+            self._room_check_due_ms,
+            self._shortage.next_check_ms,
+        )
         due = [at for at in known if at is not None]
-        if self._short_since_ms is not None and not self._is_shortage_reported:
-            due.append(self._short_since_ms + SHORTAGE_PATIENCE_MS)
         for worker in self._workers.values():
             if worker.leaving:
                 due.append(worker.leaves_at_ms)
@@ -491,18 +491,10 @@ class WorkerPool:
         return self._redundant_count > self.limits.redundant_count
 
     def _tell_shortage(self, monotonic_ms: float) -> list[PoolAction]:
-        """Once per shortage, which ends when every worker that is needed has a place."""
         placeless_count = sum(w.state is WorkerState.REQUESTED for w in self._workers.values())
         short_count = self._held_back_count + placeless_count
-        if not short_count:
-            self._short_since_ms, self._is_shortage_reported = None, False
-            return []
-        if self._short_since_ms is None:
-            self._short_since_ms = monotonic_ms
-        if self._is_shortage_reported or monotonic_ms - self._short_since_ms < SHORTAGE_PATIENCE_MS:
-            return []
-        self._is_shortage_reported = True
-        return [TellShortage(short_count)]
+        is_told = self._shortage.is_to_be_told(short_count, monotonic_ms)
+        return [TellShortage(short_count)] if is_told else []
 
     def _give_up_pending(self, profile: ResourceProfile | None, count: int) -> list[PoolAction]:
         """Release `count` workers of a size that have not registered, those without a place first."""

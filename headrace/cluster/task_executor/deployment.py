@@ -13,7 +13,7 @@ from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.options import LOCAL_BACKUP, RECOVERY_FROM_LOCAL
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
-from headrace.checkpoint.storage.task_local_state import (
+from headrace.cluster.task_executor.task_local_state import (
     CopiesFirstReader,
     CopyingWriter,
     TaskLocalState,

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.leadership import interpret
+from headrace.cluster.task_executor.task_local_state import TaskLocalState
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import AllocationId, JobId, JobMasterId, ResourceId
 from headrace.core.process.failpoints import Failpoint, reach

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
-from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.printed_output import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.external_resources import task_manager_resources
@@ -28,6 +27,7 @@ from headrace.cluster.task_executor.options import (
 )
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.cluster.task_executor.task_local_state import TaskLocalState
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
@@ -238,19 +238,6 @@ class LocalTaskManager:
         """Make the endpoint, on the loop of `rpc_service`; the caller starts it."""
         configuration = self._configuration
         local_copies = _local_copies(configuration.scratch_directory, self._settings)
-        factory = StreamTaskFactory(
-            resource_id=configuration.resource_id,
-            shuffle=self._shuffle,
-            runner=ThreadTaskRunner(),
-            settings=self._settings,
-            clock=self._clock,
-            # Tasks draw a number for each row that they deal out by chance.
-            random=quick_random(self._random),
-            metrics=self.metrics,
-            ingest=self._shuffle.ingest,
-            scratch=configuration.scratch_directory,
-            local_copies=local_copies,
-        )
         slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
         parts = own_memory_parts(self._settings)
         services = TaskManagerServices(
@@ -265,7 +252,7 @@ class LocalTaskManager:
             measure_memory=self._measure_memory,
             process_metrics=self.process_metrics,
             metric_registry=self.registry,
-            task_factory=factory,
+            task_factory=self._create_task_factory(local_copies),
             run_blocking=run_in_thread,
             exit_process=exit_process,
             on_terminated=on_terminated,
@@ -274,18 +261,36 @@ class LocalTaskManager:
             partitions=self._shuffle.partitions,
             log_folder=configuration.log_folder,
             lock_watcher_address=lock_watcher_address,
-            hardware=HardwareDescription(
-                self._settings.get_option(CPU_CORES) or float(_core_count()),
-                physical_memory_bytes(),
-                parts.managed,
-                parts,
-            ),
+            hardware=self._describe_hardware(parts),
             external_resources=configuration.external_resources,
             owns_process=owns_process,
         )
         executor = TaskExecutor(rpc_service, services)
         self._task_metrics = executor.task_metrics
         return executor
+
+    def _create_task_factory(self, local_copies: TaskLocalState | None) -> StreamTaskFactory:
+        return StreamTaskFactory(
+            resource_id=self._configuration.resource_id,
+            shuffle=self._shuffle,
+            runner=ThreadTaskRunner(),
+            settings=self._settings,
+            clock=self._clock,
+            # Tasks draw a number for each row that they deal out by chance.
+            random=quick_random(self._random),
+            metrics=self.metrics,
+            ingest=self._shuffle.ingest,
+            scratch=self._configuration.scratch_directory,
+            local_copies=local_copies,
+        )
+
+    def _describe_hardware(self, parts: MemoryParts) -> HardwareDescription:
+        return HardwareDescription(
+            self._settings.get_option(CPU_CORES) or float(_core_count()),
+            physical_memory_bytes(),
+            parts.managed,
+            parts,
+        )
 
     def _told_resources(self, slot_count: int, parts: MemoryParts) -> ResourceProfile:
         """Return what this TaskManager has for its slots, once the log tells it."""

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.task_executor.cluster_partitions import StoredPartitions
 from headrace.cluster.task_executor.deployment import TaskFactory
+from headrace.cluster.task_executor.task_local_state import TaskLocalState
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId
 from headrace.core.resource_profile import ResourceProfile

@@ -27,10 +27,10 @@ from headrace.connectors.dataframe.messages import (
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import TypeInformation
-from headrace.functions.dataframe_columns import conform
 from headrace.functions.ingest import Ingest, IngestedBatch
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceReader
+from headrace.functions.sources.dataframe_columns import conform
 from headrace.functions.watermarks import ColumnTimestampAssigner
 
 _ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(PartitionsAnnounced)

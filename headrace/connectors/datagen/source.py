@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
-from headrace.functions.number_range_reader import BATCH_ROWS, NumberRangeReader, share_of
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
+from headrace.functions.sources.number_range_reader import BATCH_ROWS, NumberRangeReader, share_of
 from headrace.graph.pipeline_options import runs_in_batch
 
 _ROWS_IN_BATCH: Final = 65_536

@@ -21,8 +21,8 @@ from headrace.core.threads import run_in_thread
 from headrace.rest.authentication import RestGuard
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import NotFoundError, UnavailableError, UnknownTokenError
+from headrace.rest.handlers.log_answers import log_answer
 from headrace.rest.handlers.parameters import ClusterParameter, LogFileName
-from headrace.rest.log_answers import log_answer
 from headrace.rest.models import cluster as models
 from headrace.rest.options import WEB_CANCEL_ENABLE
 

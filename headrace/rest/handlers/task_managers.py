@@ -23,8 +23,8 @@ from headrace.metrics.metric_name import MetricName
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import HandlerError
 from headrace.rest.handlers.cluster import log_list, thread_dump_of
+from headrace.rest.handlers.log_answers import log_answer
 from headrace.rest.handlers.parameters import ClusterParameter, LogFileName, TaskManagerId
-from headrace.rest.log_answers import log_answer
 from headrace.rest.models import task_managers as models
 from headrace.rest.models.cluster import LogFileList, ThreadDump
 

@@ -36,7 +36,7 @@ from headrace.rest.history.archive_storage import (
     open_archive,
 )
 from headrace.rest.history.listed_job import ListedJob, application_list, checked_overview
-from headrace.rest.home import (
+from headrace.rest.home.home_folder import (
     read_private_file,
     write_private_file,
 )

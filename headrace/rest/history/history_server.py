@@ -25,7 +25,7 @@ from headrace.rest.history.options import (
     HISTORY_RETAINED_TTL,
     HISTORY_WORK_DIRECTORY,
 )
-from headrace.rest.home import headrace_home
+from headrace.rest.home.home_folder import headrace_home
 from headrace.rest.http_server import HttpServer, ListeningPlace
 
 _LOG: Final = logging.getLogger(__name__)

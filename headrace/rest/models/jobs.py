@@ -2,7 +2,6 @@
 
 from pydantic import Field, computed_field
 
-from headrace.rest.java_throwable import serialized_throwable
 from headrace.rest.models.base_models import (
     CamelModel,
     KebabModel,
@@ -10,6 +9,7 @@ from headrace.rest.models.base_models import (
     SnakeModel,
     left_out,
 )
+from headrace.rest.models.java_throwable import serialized_throwable
 
 
 class JobIdWithStatus(SnakeModel):

@@ -29,8 +29,8 @@ from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import DECODE_ERRORS
 from headrace.core.process.scratch_folder import make_scratch_folder, remove_scratch_folder
 from headrace.core.threads import Thread, start_thread
-from headrace.rest.connections import TOKEN_VARIABLE
 from headrace.rest.handler_errors import BadRequestError, UnavailableError
+from headrace.rest.home.connections import TOKEN_VARIABLE
 from headrace.rest.options import REST_ADDRESS, REST_PORT
 from headrace.rest.programs.program_messages import (
     MESSAGE_LENGTH,

@@ -20,8 +20,8 @@ from headrace.connectors.files.paths import fixed_place
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import TypeInformation
-from headrace.functions.arrow_source import ArrowSource, read_arrow
-from headrace.functions.dataframe_columns import check_dataframe_schema
+from headrace.functions.sources.arrow_source import ArrowSource, read_arrow
+from headrace.functions.sources.dataframe_columns import check_dataframe_schema
 from headrace.spark.dataframes.dataframe_coordinator import DataFrameCoordinator
 from headrace.spark.dataframes.push import is_of_connect, with_plain_names
 from headrace.spark.dataframes.streaming_dataframe_coordinator import (

@@ -25,9 +25,9 @@ from headrace.connectors.files.paths import file_system_of
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.types.arrow_types import data_schema, type_info_from_schema
-from headrace.functions.dataframe_columns import check_dataframe_schema, conform
+from headrace.functions.sources.dataframe_columns import check_dataframe_schema, conform
 from headrace.rest.client import RestClient, path_of
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 """Local property of a micro-batch's tasks. Source: Spark, StreamExecution.QUERY_ID_KEY."""

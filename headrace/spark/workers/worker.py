@@ -18,7 +18,6 @@ import msgspec
 from pyspark import TaskContext
 
 from headrace.cluster.printed_output import PrintedOutput
-from headrace.cluster.task_executor.cpu_affinity import take_place
 from headrace.cluster.task_executor.options import TaskManagerConfiguration
 from headrace.cluster.versions import software_versions
 from headrace.core.config import Settings
@@ -28,6 +27,7 @@ from headrace.core.process.process_log import ProcessLog
 from headrace.core.threads import share_interpreter
 from headrace.spark.session.authentication import received_secrets
 from headrace.spark.session.spark_errors import UnusableEnvironmentError
+from headrace.spark.workers.cpu_affinity import take_place
 from headrace.spark.workers.job_environment import JobEnvironment, made_environment, run_program
 from headrace.spark.workers.worker_output import (
     collected_output,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.randomness import SeededRandom
-from headrace.network.trace.wire_tap import FrameSplitter, SplitFrame
+from headrace.network.wire.frame_splitter import FrameSplitter, SplitFrame
 from headrace.testing.fault_proxy.rules import (
     Coalesce,
     Corrupt,

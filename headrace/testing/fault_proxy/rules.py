@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, get_args
 
-from headrace.network.trace.wire_tap import SplitFrame
 from headrace.network.wire import frames
+from headrace.network.wire.frame_splitter import SplitFrame
 from headrace.network.wire.framing import Frame
 
 _MS: Final = 1_000_000

@@ -26,6 +26,7 @@ from headrace.cluster.cluster import Cluster
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.high_availability.process_lock import ProcessLock
+from headrace.cluster.host_services import HostServices
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -209,7 +210,7 @@ def main(settings_file: str, scratch: str, points: str) -> int:
     web_monitor = WebMonitor(settings, clock, random)
     entrypoint = ClusterEntrypoint(
         settings, driver, {}, SECRET, "127.0.0.1", "127.0.0.1", clock, random,
-        on_job_ended=web_monitor.job_ended,
+        host_services=HostServices(on_job_ended=web_monitor.job_ended),
     )  # fmt: skip
     tell("started", pid=os.getpid())
     handle = driver.handle = entrypoint.start()

@@ -17,6 +17,7 @@ from headrace.cluster.entrypoint import ClusterEntrypoint
 from headrace.cluster.high_availability.coordination import storage_folder
 from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.cluster.host_services import HostServices
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.randomness import system_random
@@ -50,7 +51,7 @@ class ProcessSession(SessionCluster):
 
         entrypoint = ClusterEntrypoint(
             self._own_settings, self._driver, {}, SECRET, "127.0.0.1", "127.0.0.1", SystemClock(),
-            system_random(), on_job_ended=self._monitor.job_ended,
+            system_random(), host_services=HostServices(on_job_ended=self._monitor.job_ended),
         )  # fmt: skip
         handle = self._handle = self._driver.handle = entrypoint.start(stands_by)
         if FREEZES_BEFORE_IT_SERVES in os.environ:

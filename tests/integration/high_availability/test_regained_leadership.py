@@ -20,7 +20,7 @@ from headrace.core.configuration import Configuration
 from headrace.core.lifecycle import JobStatus
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals
 

@@ -28,7 +28,7 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
 from headrace.network.stored.spill_files import OsFileLayer
 from headrace.task.task import Task
-from headrace.task.task_runner import CooperativeTaskRunner
+from testkit.simulation.cooperative_task_runner import CooperativeTaskRunner
 from testkit.waiting import wait_until
 from tests.unit.network.exchange import environment
 from tests.unit.network.simulated import SimulatedCluster

@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.cluster.cluster_handle import ClusterHandle
 from headrace.cluster.entrypoint import ClusterEntrypoint
+from headrace.cluster.host_services import HostServices
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.task_executor.options import OWN_INTERPRETER, TaskManagerConfiguration
 from headrace.core.clock import SystemClock
@@ -244,7 +245,7 @@ def process_cluster(
         "127.0.0.1",
         SystemClock(),
         system_random(),
-        log_folder=log_folder,
+        host_services=HostServices(log_folder=log_folder),
     )
     handle = driver.handle = entrypoint.start()
     try:

@@ -25,7 +25,7 @@ from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.cluster_view import ControlPlane
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.rest.rest_server import RestServer
 from testkit.waiting import wait_until
 from tests.integration.programs.process_cluster import process_cluster

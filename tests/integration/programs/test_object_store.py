@@ -27,8 +27,8 @@ from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.rest.client import RestClient
-from headrace.rest.connections import find_connection
 from headrace.rest.history.history_server import HistoryServer
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.programs.committed_lines import committed_lines

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.errors import HeadraceError
 from headrace.rest.client import RestClient
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.rest.counting_program import SETTINGS, Program, await_running, completed

@@ -16,10 +16,10 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
-from headrace.rest.connections import find_connection
 from headrace.rest.history.archive_file import read_index
 from headrace.rest.history.archive_storage import list_archives, open_archive
 from headrace.rest.history.history_server import HistoryServer
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.programs.gated import GATES, Gate, GatedSource

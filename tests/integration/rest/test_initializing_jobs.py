@@ -21,7 +21,7 @@ from headrace.gateways.errors import DuplicateJobSubmissionError
 from headrace.graph.job_graph import JobGraph
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.simulation.simulated_job import counting_job
 from testkit.waiting import wait_until

@@ -8,7 +8,7 @@ import pytest
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.core.errors import ConfigurationError
 from headrace.rest.client import RestClient, path_of
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 
 pytestmark = pytest.mark.integration

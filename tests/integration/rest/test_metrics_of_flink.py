@@ -11,7 +11,7 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.functions.watermarks import TimestampAssigner
 from headrace.rest.client import RestClient
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.programs.gated import GATES, Gate, GatedSource

@@ -13,7 +13,7 @@ from headrace.common import Time
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.datastream import AsyncDataStream, AsyncFunction, KeyedProcessFunction
 from headrace.rest.client import RestClient
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.integration.rest.counting_program import SETTINGS, vertices

@@ -14,7 +14,7 @@ import pytest
 from headrace import RestClusterClient
 from headrace.core.lifecycle import JobStatus
 from headrace.rest.client import RestClient
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT

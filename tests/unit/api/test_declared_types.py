@@ -19,7 +19,7 @@ from headrace.core.types.arrow_types import cast_column
 from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TypeInformation, Types
-from headrace.functions.collection_source import CollectionSource
+from headrace.functions.sources.collection_source import CollectionSource
 from tests.unit.connectors.replays import SourceJob
 
 FLOAT_MAX = 3.4028234663852886e38

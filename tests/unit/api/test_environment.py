@@ -91,13 +91,9 @@ def test_settings_of_flinks_python_processes_are_taken_and_said_to_have_no_effec
         "python.map-state.read-cache-size": "0",
         "python.map-state.write-cache-size": "0",
         "python.map-state.iterate-response-batch-size": "1",
-        "python.metric.enabled": "false",
-        "python.profile.enabled": "true",
-        "python.systemenv.enabled": "false",
         "python.logging.default.level": "DEBUG",
         "python.logging.level.overrides": "root: WARN",
         "python.client.executable": "python3",
-        "python.pythonpath": "lib",
     }
     env = fresh(given)
     env.configure(given)

@@ -14,7 +14,7 @@ from headrace.api import executors
 from headrace.api.client.program_end import JobLeftBehindError
 from headrace.cli.logs import describe
 from headrace.cli.main import COMMANDS, cli, main
-from headrace.cli.program_options import PYTHON_OPTIONS, program_settings
+from headrace.cli.program_options import ProgramOptions
 from headrace.cli.run import run
 from headrace.core.errors import UserCodeError
 from headrace.core.lifecycle import JobStatus
@@ -88,16 +88,9 @@ def program(directory: Path, text: str) -> str:
 
 
 def test_options_become_settings_and_win_over_definitions() -> None:
-    settings = program_settings(
-        [("parallelism.default", "1"), ("spark.executor.memory", "2g")],
-        master="local[3]",
-        parallelism=4,
-        target=None,
-        address=None,
-        namespace=None,
-        of_python={each.parameter: None for each in PYTHON_OPTIONS},
-    )
-    assert settings == {
+    definitions = (("parallelism.default", "1"), ("spark.executor.memory", "2g"))
+    options = ProgramOptions(definitions, parallelism=4)
+    assert options.settings(master="local[3]") == {
         "headrace.spark.master": "local[3]",
         "parallelism.default": "4",
         "spark.executor.memory": "2g",

@@ -16,7 +16,7 @@ from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.rest.client_errors import RestUnreachableError
-from headrace.rest.connections import ClusterConnection, write_connection
+from headrace.rest.home.connections import ClusterConnection, write_connection
 
 READY = """
 import json, os, sys, threading

@@ -8,9 +8,9 @@ import click
 import pytest
 
 from headrace.api.executors import set_default_settings
-from headrace.cli.program_options import PYTHON_OPTIONS, program_settings
+from headrace.cli.program_options import ProgramOptions
 from headrace.rest.client_errors import NoSuchClusterError, SeveralClustersError
-from headrace.rest.connections import ClusterConnection, write_connection
+from headrace.rest.home.connections import ClusterConnection, write_connection
 from tests.unit.cli.shell import Shell
 from tests.unit.rest.fake_cluster import TOKEN, fake_cluster
 
@@ -37,16 +37,8 @@ def chosen(
     is_detached: bool = False,
     definitions: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    return program_settings(
-        definitions,
-        parallelism=None,
-        target=target,
-        address=address,
-        namespace=None,
-        of_python={each.parameter: None for each in PYTHON_OPTIONS},
-        cluster_name=cluster,
-        is_detached=is_detached,
-    )
+    options = ProgramOptions(tuple(definitions), target=target, address=address)
+    return options.settings(cluster_name=cluster, is_detached=is_detached)
 
 
 def test_without_a_target_the_program_has_a_cluster_of_its_own() -> None:

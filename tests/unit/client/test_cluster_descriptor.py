@@ -14,7 +14,7 @@ from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
 from headrace.rest.client_errors import NoSuchClusterError
-from headrace.rest.connections import ClusterConnection, write_connection
+from headrace.rest.home.connections import ClusterConnection, write_connection
 from tests.unit.rest.fake_cluster import fake_cluster
 
 

@@ -23,7 +23,7 @@ from headrace.core.ids import JobId
 from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.rest.client_errors import NoClusterError, NoSuchClusterError, SeveralClustersError
-from headrace.rest.connections import (
+from headrace.rest.home.connections import (
     ClusterConnection,
     FoundConnection,
     address_of,

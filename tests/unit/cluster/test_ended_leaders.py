@@ -22,7 +22,7 @@ from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
 from headrace.rest.client_protocol import MESSAGE
 from headrace.rest.cluster_view import ControlPlane
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from headrace.rest.rest_server import RestServer
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.proxies import refuse

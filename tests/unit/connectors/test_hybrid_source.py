@@ -17,8 +17,6 @@ from headrace.connectors.hybrid_source import HybridSource
 from headrace.connectors.socket.source import SocketSource
 from headrace.core.errors import ProgramError
 from headrace.core.types.type_info import Types
-from headrace.functions import collection_source
-from headrace.functions.collection_source import CollectionSource
 from headrace.functions.hybrid_enumerator import (
     HybridEvent,
     ReaderBegins,
@@ -27,6 +25,8 @@ from headrace.functions.hybrid_enumerator import (
     hybrid_event,
 )
 from headrace.functions.source import ConnectorEvent, Source, event_bytes, event_to_coordinator
+from headrace.functions.sources import collection_source
+from headrace.functions.sources.collection_source import CollectionSource
 from tests.unit.connectors.connector_contexts import ConnectorContext, Rows
 from tests.unit.connectors.replays import Life, SourceJob, lives, rows_of
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from headrace.connectors.datagen import source as datagen
 from headrace.connectors.datagen.source import DataGeneratorSource, NumberSequenceSource
 from headrace.core.types.type_info import Types
-from headrace.functions import collection_source
-from headrace.functions.collection_source import CollectionSource
 from headrace.functions.source import InputStatus, Source
+from headrace.functions.sources import collection_source
+from headrace.functions.sources.collection_source import CollectionSource
 from testkit.simulation.simulated_job import PacedSource
 from tests.unit.connectors.connector_contexts import ConnectorContext, Rows
 from tests.unit.connectors.replays import Life, lives, rows_of

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from headrace.rest.connections import ClusterConnection, write_connection
+from headrace.rest.home.connections import ClusterConnection, write_connection
 
 TOKEN = "the-token"
 JOB = "0a" * 16

@@ -17,7 +17,7 @@ from headrace.core.config import Settings
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import EventLoopThread
 from headrace.rest.cluster_view import ControlPlane, SparkPage
-from headrace.rest.connections import read_connection
+from headrace.rest.home.connections import read_connection
 from headrace.rest.rest_server import RestServer
 from tests.unit.rest.sample_cluster import SampleBlobServer, SampleDispatcher, SampleResourceManager
 

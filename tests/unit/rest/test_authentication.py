@@ -15,7 +15,7 @@ from headrace.core.security.tls import generate_identity
 from headrace.rest.authentication import RequestHead, RestGuard, guard_of
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestUnreachableError, UnauthorizedError
-from headrace.rest.connections import find_connection
+from headrace.rest.home.connections import find_connection
 from tests.unit.rest.sample_cluster import RUNNING_JOB
 from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 

@@ -21,7 +21,7 @@ from headrace.rest.authentication import GuardedApplication, Receive, Scope, Sen
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import HomeFolderError, RestUnreachableError
 from headrace.rest.cluster_view import ControlPlane
-from headrace.rest.connections import read_connection
+from headrace.rest.home.connections import read_connection
 from headrace.rest.http_server import HttpServer, ListeningPlace, bind
 from headrace.rest.rest_server import (
     place_of_cluster,

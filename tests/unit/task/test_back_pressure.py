@@ -10,7 +10,7 @@ from headrace.common import WatermarkStrategy
 from headrace.connectors.datagen.source import NumberSequenceSource
 from headrace.core.lifecycle import ExecutionState
 from headrace.network.memory.local_buffer_pool import NeverWait
-from headrace.task.task_runner import CooperativeTaskRunner
+from testkit.simulation.cooperative_task_runner import CooperativeTaskRunner
 from tests.unit.task.local_job import LocalJob
 
 COUNT = 400_000

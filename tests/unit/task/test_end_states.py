@@ -19,7 +19,7 @@ from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
 from headrace.task.chain.queryable_state import StateOutcome, StateRead
-from headrace.task.task_runner import CooperativeTaskRunner
+from testkit.simulation.cooperative_task_runner import CooperativeTaskRunner
 from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.task.local_job import LocalJob, RecordingListener
 

@@ -1,7 +1,7 @@
 """CheckpointCoordinator: takes a job's checkpoints, by performing the actions of the CheckpointProtocol.
 
-Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other. `open_checkpointing` makes
-the coordinator of a job. Source: Flink CheckpointCoordinator (its input and output), SchedulerBase.
+Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other.
+Source: Flink CheckpointCoordinator (its input and output), SchedulerBase.
 """
 
 import asyncio
@@ -83,14 +83,9 @@ from headrace.cluster.job_master.checkpointing.store.metadata_builder import (
     metadata_of,
     source_position,
 )
-from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
-    OperatorCoordinatorHandler,
-    OperatorCoordinators,
-)
-from headrace.cluster.job_master.failover.failure_history import Failure
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.scheduler.scheduler import EventQueue, Scheduler
+from headrace.cluster.job_master.scheduler.scheduler import EventQueue
 from headrace.cluster.leadership import always_leads
 from headrace.core.barriers import (
     NEVER_UNALIGNED,
@@ -99,12 +94,11 @@ from headrace.core.barriers import (
     SnapshotKind,
 )
 from headrace.core.clock import Cancellable
-from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.failpoints import Failpoint, reach
-from headrace.core.threads import BlockingRunner, BlockingStarter
+from headrace.core.threads import BlockingRunner
 from headrace.gateways.checkpoint_statistics import (
     CheckpointDetails,
     CheckpointOverview,
@@ -113,7 +107,6 @@ from headrace.gateways.checkpoint_statistics import (
 from headrace.gateways.errors import CheckpointFailedError
 from headrace.graph.execution_graph import ExecutionGraph
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import HEARTBEAT_INTERVAL
 
 _LOG = logging.getLogger(__name__)
 _R = CheckpointFailureReason
@@ -586,68 +579,3 @@ class CheckpointCoordinator:
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
         return self._endpoint.schedule_run_async(delay_ms, action)
-
-
-def open_checkpointing(
-    endpoint: RpcEndpoint,
-    scheduler: Scheduler,
-    task_managers: TaskManagers,
-    coordination: OperatorCoordinatorHandler,
-    settings: Settings,
-    run_blocking: BlockingRunner,
-    start_blocking: BlockingStarter,
-    notices: JobNotices,
-    on_ended: Callable[[PendingCheckpoint, CompletedCheckpoint | CheckpointFailureReason], None],
-    fence: Callable[[], None],
-) -> CheckpointCoordinator:
-    """Return the coordinator of a job. `settings` are the job's over the cluster's. ConfigurationError.
-
-    `fence` raises where another process may lead the job by now.
-    """
-    rules = CheckpointCoordinatorConfiguration.from_settings(settings)
-
-    def failed(error: HeadraceError) -> None:
-        # Never inside a handler of the coordinator or of the scheduler.
-        endpoint.run_async(lambda: scheduler.fail_job(Failure.of_error(error)))
-
-    def subsumed_left(count: int) -> None:
-        endpoint.run_async(lambda: checkpointing.subsumed_left(count))
-
-    checkpointing = CheckpointCoordinator(
-        endpoint,
-        lambda: scheduler.execution_graph,
-        rules,
-        CheckpointStore(
-            settings,
-            scheduler.graph.job_id,
-            endpoint.clock,
-            endpoint.rpc_service.random,
-            subsumed_left,
-            start_blocking,
-            fence,
-        ),
-        tasks=CheckpointTasks(
-            scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish
-        ),
-        coordinators=coordination.coordinators,
-        commits=SinkCommits(
-            endpoint,
-            scheduler.graph,
-            settings,
-            run_blocking,
-            on_changed=lambda: checkpointing.brakes_changed(),
-            on_failed=failed,
-            tell=lambda text: notices.tell("commits", text),
-            fence=fence,
-        ),
-        run_blocking=run_blocking,
-        on_failed=failed,
-        on_ended=on_ended,
-        on_final_savepoint=scheduler.stopped_with,
-        on_completed=scheduler.checkpoint_completed,
-        notices=notices,
-        reminder_ms=settings.duration_ms(HEARTBEAT_INTERVAL),
-        history_size=settings.get_option(CHECKPOINTS_HISTORY),
-        fence=fence,
-    )
-    return checkpointing

@@ -14,9 +14,7 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
     FailRequest,
 )
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
-    OperatorCoordinators,
-)
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import CheckpointFailedError

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.connections.options import PARTITION_REGISTER_TIMEOUT
 from headrace.cluster.job_master.connections.resource_manager_connection import (
     ResourceManagerConnection,
 )
-from headrace.cluster.job_master.options import PARTITION_REGISTER_TIMEOUT
 from headrace.cluster.job_master.results.cached_inputs import DataSetPlaces
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.options import PARTITION_REGISTER_TIMEOUT
+from headrace.cluster.job_master.connections.options import PARTITION_REGISTER_TIMEOUT
 from headrace.cluster.shuffle_master import (
     JobShuffleContext,
     PartitionRegistrationError,

@@ -8,12 +8,12 @@ from typing import Final
 
 from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
 from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.connections.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
 from headrace.cluster.job_master.connections.resource_manager_connection import (
     ResourceManagerConnection,
 )
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.failover.failure_history import Failure
-from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
 from headrace.cluster.job_master.slots.slot_pool import SlotPool
 from headrace.core.config import Settings
 from headrace.core.errors import NoResourceAvailableError

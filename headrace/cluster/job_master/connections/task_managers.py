@@ -11,8 +11,8 @@ from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.connections.cached_results import ResultPromotion
+from headrace.cluster.job_master.connections.options import METRICS_UPDATE_INTERVAL, SUBMIT_TIMEOUT
 from headrace.cluster.job_master.executions import Execution, Executions
-from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL, SUBMIT_TIMEOUT
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
 from headrace.cluster.lock_witness import LockWitness
 from headrace.core.config import Settings

@@ -15,7 +15,7 @@ from headrace.core.types.type_info import Types
 from headrace.datastream import CheckpointingMode, MemorySize
 from headrace.datastream.formats.json import JsonRowSerializationSchema
 from headrace.functions.serialization import RowFieldExtractorSchema
-from headrace.graph.pipeline_options import CACHED_FILES
+from headrace.graph.pipeline_options import CACHED_FILES, PYTHON_WITHOUT_EFFECT
 from headrace.table import DataTypes
 from tools.pages.configuration import import_declarations
 
@@ -98,6 +98,7 @@ def test_setters_of_features_that_are_not_there_accept_only_the_default(
         ("execution.checkpointing.region.enabled", "tolerable-failed-checkpoints"),
         ("execution.checkpointing.unaligned.during-recovery.enabled", "leave the option out"),
         ("state.backend.changelog.enabled", "execution.checkpointing.incremental"),
+        ("python.profile.enabled", "flame graph"),
     ],
 )
 def test_settings_that_ask_for_a_feature_that_is_not_there_say_what_to_use(
@@ -108,15 +109,12 @@ def test_settings_that_ask_for_a_feature_that_is_not_there_say_what_to_use(
         env.configure({key: "true"})
 
 
-def test_each_option_without_effect_belongs_to_a_feature_that_is_planned() -> None:
+def test_only_options_that_tune_flinks_python_processes_are_taken_without_effect() -> None:
     import_declarations()
-    planned = {
-        "Python artefacts and worker processes": "python.",
-        "files that are shipped with a job": "pipeline.cached-files",
-    }
-    unobeyed = [option.key for option in declared_options() if option.unobeyed]
-    own = [key for key in unobeyed if not key.startswith("test.")]
-    assert [key for key in own if not key.startswith(tuple(planned.values()))] == []
+    unobeyed = {option.key for option in declared_options() if option.unobeyed}
+    own = {key for key in unobeyed if not key.startswith("test.")}
+    assert own == {option.key for option in PYTHON_WITHOUT_EFFECT}
+    assert all(key.startswith("python.") for key in own)
 
 
 def test_getters_give_back_what_flinks_do(env: StreamExecutionEnvironment) -> None:
@@ -180,3 +178,18 @@ def test_builders_are_found_inside_their_classes_too() -> None:
         JsonRowSerializationSchema.Builder().with_type_info(row).build().serialize(Row(1))
         == b'{"n":1}'
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("python.metric.enabled", "false", "always may have metrics"),
+        ("python.systemenv.enabled", "false", "unset there"),
+        ("python.pythonpath", "lib", "python.files"),
+    ],
+)
+def test_settings_of_flinks_python_processes_that_would_change_a_program_are_refused(
+    env: StreamExecutionEnvironment, key: str, value: str, instead: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=instead):
+        env.configure({key: value})

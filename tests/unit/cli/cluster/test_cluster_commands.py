@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.core.process.process_start import start_ticks
-from headrace.rest.connections import ClusterConnection, connections_folder, write_connection
+from headrace.rest.home.connections import ClusterConnection, connections_folder, write_connection
 from tests.unit.cli.shell import Shell
 from tests.unit.rest.fake_cluster import FakeCluster, Request, fake_cluster, home_of
 

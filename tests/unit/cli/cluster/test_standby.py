@@ -13,7 +13,7 @@ import pytest
 from headrace.cli.cluster.standby import Standby, StandbyFile, find_standby, live_standbys
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.process.process_start import start_ticks
-from headrace.rest.home import write_private_file
+from headrace.rest.home.home_folder import write_private_file
 from tests.unit.cli.shell import Shell
 
 HIGHLY_AVAILABLE = ("-D", "high-availability.type=file")

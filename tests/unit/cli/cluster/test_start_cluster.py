@@ -20,11 +20,11 @@ from headrace.cli.general_options import declare_all_options
 from headrace.client.deployed_cluster import DeployedCluster
 from headrace.core.config import unknown_settings
 from headrace.graph.pipeline_options import FREE_PREFIXES
-from headrace.rest.connections import (
+from headrace.rest.home.connections import (
     ClusterConnection,
     write_connection,
 )
-from headrace.rest.home import headrace_home
+from headrace.rest.home.home_folder import headrace_home
 from tests.architecture.floor_plan import ROOT
 from tests.unit.cli.shell import Shell
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from headrace.core.process.process_start import start_ticks
-from headrace.rest.connections import ClusterConnection, write_connection
-from headrace.rest.home import write_private_file
-from headrace.rest.supervisions import (
+from headrace.rest.home.connections import ClusterConnection, write_connection
+from headrace.rest.home.home_folder import write_private_file
+from headrace.rest.home.supervisions import (
     Supervision,
     SupervisionFile,
     live_supervisions,

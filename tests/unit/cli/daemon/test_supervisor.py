@@ -15,7 +15,7 @@ from headrace.cli.daemon.messages import Report, Reporter, RunProgram, RunSessio
 from headrace.cli.daemon.supervisor import SHORT_LIVES_MAX, RestartPauses, Supervisor
 from headrace.client.program import Program
 from headrace.core.errors import ConfigurationError
-from headrace.rest.supervisions import live_supervisions
+from headrace.rest.home.supervisions import live_supervisions
 
 STAND_IN = """
 import json, os, signal, sys

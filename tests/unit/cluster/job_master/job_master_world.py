@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
+from headrace.cluster.job_master.connections.options import SUBMIT_TIMEOUT
 from headrace.cluster.job_master.coordinators.collect_coordinator import (
     COLLECT_BUFFER_SIZE,
     CollectCoordinator,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.job_master import JobMaster
-from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import LeaderDirectory
 from headrace.cluster.shuffle_master import CreditBasedShuffleMaster

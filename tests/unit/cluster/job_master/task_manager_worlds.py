@@ -2,9 +2,9 @@
 
 import asyncio
 
+from headrace.cluster.job_master.connections.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.executions import Execution, Executions
-from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.job_master.slots.slot_pool import SlotPool
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.cluster.job_master.connections.options import SUBMIT_TIMEOUT
 from headrace.cluster.job_master.coordinators.collect_coordinator import COLLECT_BUFFER_SIZE
-from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.job_master_world import World
 

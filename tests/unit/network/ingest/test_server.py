@@ -13,7 +13,7 @@ from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.network.batches.sealed_batch import SchemaAnnouncer
 from headrace.network.errors import ConnectionLostError, IngestRefusedError, ProtocolError
 from headrace.network.ingest.server import INGEST_BODY_BYTES_MAX, IngestServer, IngestSession
-from headrace.network.trace.wire_tap import FrameSplitter
+from headrace.network.wire.frame_splitter import FrameSplitter
 from headrace.network.wire.frames import (
     AddCredit,
     Close,

@@ -8,7 +8,7 @@ from headrace.core.elements import EndOfData, EndOfPartition
 from headrace.network.batches.sealed_batch import encode_event
 from headrace.network.errors import ProtocolError
 from headrace.network.sessions.producer_session import ProducerSession
-from headrace.network.trace.wire_tap import FrameSplitter
+from headrace.network.wire.frame_splitter import FrameSplitter
 from headrace.network.wire.frames import (
     AckAllUserRecordsProcessed,
     AddCredit,

@@ -8,9 +8,9 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import columns_to_rows
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TypeInformation, Types
-from headrace.functions.collection_source import CollectionSource
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import Sink, SinkWriter
+from headrace.functions.sources.collection_source import CollectionSource
 from headrace.functions.specs.operator_specs import (
     CollectSinkSpec,
     PrintSinkSpec,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError
-from headrace.network.trace.wire_tap import FrameSplitter
+from headrace.network.wire.frame_splitter import FrameSplitter
 from headrace.network.wire.frames import (
     AddCredit,
     Backlog,

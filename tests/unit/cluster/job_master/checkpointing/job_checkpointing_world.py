@@ -32,9 +32,7 @@ from headrace.cluster.job_master.checkpointing.store.checkpoint_store import (
     CheckpointsLeft,
     CheckpointStore,
 )
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
-    OperatorCoordinators,
-)
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock

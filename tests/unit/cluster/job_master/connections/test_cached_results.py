@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.cluster.job_master.connections.cached_results import DataSetLookup
-from headrace.cluster.job_master.options import PARTITION_REGISTER_TIMEOUT
+from headrace.cluster.job_master.connections.options import PARTITION_REGISTER_TIMEOUT
 from headrace.cluster.job_master.results.cached_inputs import DataSetPlaces
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings

@@ -7,9 +7,9 @@ from typing import Any, cast
 import msgspec
 
 from headrace.cluster.blob.virtual_environment import INSTALL_TIMEOUT
+from headrace.cluster.job_master.connections.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
 from headrace.cluster.job_master.connections.slot_requests import SlotRequests
 from headrace.cluster.job_master.failover.failure_history import Failure
-from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
-    OperatorCoordinators,
-)
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.coordinators.watermark_alignment import WatermarkAlignment
 from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError, UnknownFrameError
-from headrace.network.trace.wire_tap import EncryptedStreamError, FrameSplitter
+from headrace.network.wire.frame_splitter import EncryptedStreamError, FrameSplitter
 from headrace.network.wire.frames import PushCommit, Schema
 from headrace.network.wire.framing import MAGIC, PREFIX, encode
 from tests.unit.network.frames import GOLDEN, golden_bytes
@@ -76,7 +76,7 @@ def test_frames_of_pushed_results_are_known_to_an_observer_that_pushes_nothing_i
     raw = b"".join(bytes(piece) for piece in encode(PushCommit(0, 5)))
     # In a process of its own: in this one the frames may be known because a test has imported them.
     program = (
-        "from headrace.network.trace.wire_tap import FrameSplitter\n"
+        "from headrace.network.wire.frame_splitter import FrameSplitter\n"
         f"print(FrameSplitter('producer').cut({raw!r})[0].frame)"
     )
     said = subprocess.run(

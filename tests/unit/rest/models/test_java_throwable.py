@@ -2,7 +2,7 @@
 
 import base64
 
-from headrace.rest.java_throwable import serialized_throwable
+from headrace.rest.models.java_throwable import serialized_throwable
 
 
 def stream(text: str) -> bytes:

@@ -6,12 +6,12 @@ import pytest
 
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
-from headrace.checkpoint.storage.task_local_state import (
+from headrace.cluster.task_executor.deployment import CheckpointFiles
+from headrace.cluster.task_executor.task_local_state import (
     CopiesFirstReader,
     CopyingWriter,
     TaskLocalState,
 )
-from headrace.cluster.task_executor.deployment import CheckpointFiles
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId

@@ -30,9 +30,14 @@ from headrace.rest.client_errors import (
     NoSuchClusterError,
     SeveralClustersError,
 )
-from headrace.rest.home import headrace_home, read_private_file, write_private_file, writing_in_home
+from headrace.rest.home.home_folder import (
+    headrace_home,
+    read_private_file,
+    write_private_file,
+    writing_in_home,
+)
+from headrace.rest.home.supervisions import Supervision, restarting
 from headrace.rest.options import REST_ADDRESS, REST_PORT
-from headrace.rest.supervisions import Supervision, restarting
 
 TOKEN_VARIABLE: Final = "HEADRACE_TOKEN"
 DASHBOARD_SUFFIX: Final = ".html"

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.clock import SystemClock
 from headrace.core.process.process_start import start_ticks
-from headrace.rest.process_files import ProcessEntry, ProcessFile, live_entries
+from headrace.rest.home.process_files import ProcessEntry, ProcessFile, live_entries
 
 _FOLDER: Final = "supervisors"
 

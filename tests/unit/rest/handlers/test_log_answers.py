@@ -12,7 +12,7 @@ from headrace.cli.jobs.logs import LogFollower, follow_log
 from headrace.core.process.log_files import LogPiece, read_log_file
 from headrace.core.process.rotating_file import RotatingFile
 from headrace.rest.client import RestClient
-from headrace.rest.log_answers import log_answer
+from headrace.rest.handlers.log_answers import log_answer
 from tests.unit.rest.sample_cluster import LOG_NAME, TASK_MANAGER
 from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
@@ -160,7 +160,7 @@ def test_a_followed_log_is_read_once_and_then_only_what_is_new(
 def test_a_log_beyond_the_bound_of_an_answer_is_printed_whole_and_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.rest.log_answers.ANSWER_SIZE_MAX_BYTES", 4)
+    monkeypatch.setattr("headrace.rest.handlers.log_answers.ANSWER_SIZE_MAX_BYTES", 4)
     log = tmp_path / "jobmanager.log"
     log.write_bytes(CONTENT)
     with served_cluster(tmp_path / "home", monkeypatch, log_folder=tmp_path) as cluster:

@@ -2,7 +2,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.errors import ProgramError
-from headrace.functions.dataframe_columns import check_dataframe_schema, conform
+from headrace.functions.sources.dataframe_columns import check_dataframe_schema, conform
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.int64())])
 

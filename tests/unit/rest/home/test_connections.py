@@ -18,7 +18,7 @@ from headrace.rest.client_errors import (
     NoSuchClusterError,
     SeveralClustersError,
 )
-from headrace.rest.connections import (
+from headrace.rest.home.connections import (
     ClusterConnection,
     connection_in,
     find_connection,

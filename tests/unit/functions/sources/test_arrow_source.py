@@ -12,8 +12,8 @@ from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.pickles import pickle_code
-from headrace.functions.arrow_source import ArrowSource, read_arrow
 from headrace.functions.source import InputStatus, SourceReader
+from headrace.functions.sources.arrow_source import ArrowSource, read_arrow
 
 COUNT = 10_000
 NUMBERS = pa.table({"n": pa.array(range(COUNT), pa.int64())})

@@ -10,9 +10,7 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import (
     CollectCoordinator,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
-    OperatorCoordinators,
-)
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.core.config import Settings
 from headrace.core.errors import NotInstalledError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId

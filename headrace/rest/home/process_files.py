@@ -17,7 +17,12 @@ from headrace.core.errors import DECODE_ERRORS
 from headrace.core.process.log_files import private_folder
 from headrace.core.process.process_start import start_ticks
 from headrace.rest.client_errors import ConnectionFileError, HomeFolderError
-from headrace.rest.home import headrace_home, read_private_file, write_private_file, writing_in_home
+from headrace.rest.home.home_folder import (
+    headrace_home,
+    read_private_file,
+    write_private_file,
+    writing_in_home,
+)
 
 _FILES_MAX: Final = 1_000
 _LOG: Final = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from headrace.core.ids import size_text
 from headrace.core.record_batch import BatchType, RecordBatch, stream_bytes
 from headrace.core.types.arrow_types import data_schema, type_info_from_schema
 from headrace.core.types.type_info import TypeInformation
-from headrace.functions.dataframe_columns import check_dataframe_schema, conform
-from headrace.functions.number_range_reader import NumberRangeReader, share_of
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, Source, SourceOutput, SourceReader
+from headrace.functions.sources.dataframe_columns import check_dataframe_schema, conform
+from headrace.functions.sources.number_range_reader import NumberRangeReader, share_of
 from headrace.functions.watermarks import ColumnTimestampAssigner
 
 SIZE_MAX: Final = 1 << 30

@@ -5,18 +5,18 @@ import sys
 
 import pytest
 
-from headrace.cluster.task_executor.cpu_affinity import (
+from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
+from headrace.core.config import Settings
+from headrace.spark.workers.cpu_affinity import (
     KEEP_TO_CORES,
     cores_of_place,
     take_place,
     width_of_places,
 )
-from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
-from headrace.core.config import Settings
 
 PROCESS = """
 import os, sys
-from headrace.cluster.task_executor import cpu_affinity
+from headrace.spark.workers import cpu_affinity
 from headrace.core.config import Settings
 os.sched_getaffinity = lambda _: {3, 5}
 kept = []

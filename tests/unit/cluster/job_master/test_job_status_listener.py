@@ -1,13 +1,17 @@
-"""JobSpans: how long a job took to start, and to restart."""
+"""JobStatusListener: spans of a job's start and restarts, and what the user is told of them."""
 
 from collections.abc import Iterable
 
 from headrace.cluster.job_master.executions import Execution
-from headrace.cluster.job_master.job_spans import JobSpans
+from headrace.cluster.job_master.failover.failure_history import Failure
+from headrace.cluster.job_master.job_notices import JobNotices
+from headrace.cluster.job_master.job_status_listener import JobStatusListener
 from headrace.core.clock import ManualClock
 from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.messages import ErrorInfo
 from headrace.metrics.readings import Span
-from tests.unit.cluster.cluster_samples import JOB, attempt
+from testkit.simulation.virtual_loop import VirtualLoop
+from tests.unit.cluster.cluster_samples import JOB, attempt, job_graph, vertex
 
 RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED
 DEPLOYING, CANCELED = ExecutionState.DEPLOYING, ExecutionState.CANCELED
@@ -16,11 +20,25 @@ DEPLOYING, CANCELED = ExecutionState.DEPLOYING, ExecutionState.CANCELED
 class World:
     """A job of two subtasks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reports_spans: bool = True) -> None:
         self.clock = ManualClock(100)
         self.spans: list[Span] = []
-        subtasks = [attempt(index).execution_vertex_id for index in (0, 1)]
-        self.job = JobSpans(JOB, "a job", subtasks, self.clock, self.spans.append)
+        loop = VirtualLoop(self.clock)
+        self.notices = JobNotices(
+            self.clock, lambda delay_ms, action: loop.call_later(delay_ms / 1000, action)
+        )
+        self.job = JobStatusListener(
+            job_graph((vertex(1, 2),)),
+            [attempt(index).execution_vertex_id for index in (0, 1)],
+            self.notices,
+            self.clock,
+            self.spans.append if reports_spans else None,
+            None,
+        )
+
+    def restart(self, cause: str, restart_count: int) -> None:
+        failure = Failure(ErrorInfo("ValueError", cause, "USER", recoverable=True))
+        self.job.restarts(failure, 0, restart_count, None)
 
     def become(self, *states: tuple[int, ExecutionState]) -> None:
         """Change the subtasks' states, 10 ms each."""
@@ -50,7 +68,7 @@ def test_a_subtask_that_has_finished_meanwhile_counts_as_there() -> None:
 def test_a_restart_lasts_from_the_failure_until_all_run_again() -> None:
     world = World()
     world.become((0, RUNNING), (1, RUNNING), (0, FAILED))
-    world.job.restarts("ValueError: 7", 1)
+    world.restart("ValueError: 7", 1)
     world.become((1, CANCELED), (0, RUNNING))
     assert len(world.spans) == 1
     world.become((1, RUNNING))
@@ -66,9 +84,9 @@ def test_a_restart_lasts_from_the_failure_until_all_run_again() -> None:
 def test_a_failure_during_a_restart_goes_on_with_it() -> None:
     world = World()
     world.become((0, RUNNING), (1, RUNNING), (0, FAILED))
-    world.job.restarts("first", 1)
+    world.restart("first", 1)
     world.become((0, DEPLOYING), (0, FAILED))
-    world.job.restarts("second", 2)
+    world.restart("second", 2)
     world.become((0, RUNNING))
     assert world.times == [(100, 120, 0), (130, 160, 2)]
     assert world.spans[1].attributes["cause"] == "second"
@@ -77,15 +95,18 @@ def test_a_failure_during_a_restart_goes_on_with_it() -> None:
 def test_only_the_part_that_failed_is_waited_for() -> None:
     world = World()
     world.become((0, RUNNING), (1, FINISHED), (0, FAILED))
-    world.job.restarts("first", 1)
+    world.restart("first", 1)
     world.become((0, RUNNING))
     assert world.times == [(100, 120, 0), (130, 140, 1)]
 
 
-def test_where_nobody_reports_nothing_is_made() -> None:
-    job = JobSpans(JOB, "a job", [attempt(0).execution_vertex_id], ManualClock(), None)
-    job.execution_changed(Execution(attempt(0), state=RUNNING))
-    job.restarts("first", 1)
-    job.execution_changed(Execution(attempt(0), state=RUNNING))
-    world = World()
+def test_restarts_are_told_where_nobody_reports_spans() -> None:
+    world = World(reports_spans=False)
+    for number in (1, 2):
+        world.become((0, RUNNING), (1, RUNNING), (0, FAILED))
+        world.restart("gone", number)
+    assert [notice.text for notice in world.notices.shown] == [
+        "job 'a job' restarts now from the start (restart 1): gone",
+        "job 'a job' restarts now from the start (restart 2): gone",
+    ]
     assert world.spans == []

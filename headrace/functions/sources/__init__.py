@@ -1,0 +1,1 @@
+"""Sources that the runtime brings itself: collections, Arrow tables, ranges of numbers and DataFrames."""
